@@ -39,6 +39,10 @@ class BooleanAnswer:
         del refused
         return self.probability
 
+    def at_least(self, threshold: float, *, unsure: bool) -> bool:
+        """Whether P(true) reaches `threshold`; `unsure` where the number is uncalibrated or refused."""
+        return unsure if self.calibrated is False else self.probability >= threshold
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceAnswer(Generic[L_co]):
@@ -102,6 +106,11 @@ class Refusal:
     def probability_or(self, refused: float) -> float:
         """What the policy says a refusal counts as."""
         return refused
+
+    def at_least(self, threshold: float, *, unsure: bool) -> bool:
+        """What the policy says a refusal counts as."""
+        del threshold
+        return unsure
 
     def choice_or(self, refused: D) -> D:
         """What the policy says a refusal counts as."""

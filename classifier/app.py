@@ -1,0 +1,215 @@
+"""What a project registers, and its resolution when a worker starts. Pure.
+
+Everything has a key and an id and both resolve; whatever is ambiguous, unknown, missing or unsupported is
+found when the app is resolved, all at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+from classifier.classifier import Classifier, unsupported_questions
+from classifier.errors import ConfigurationError
+from classifier.gates import check_gates
+from classifier.models.protocol import DecisionModel
+from classifier.playbook import Playbook
+
+T = TypeVar("T")
+
+
+class Named(Protocol):
+    """Anything with an id."""
+
+    @property
+    def id(self) -> str:
+        """Unique among its kind in an app."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
+Registered: TypeAlias = Mapping[str, N] | Iterable[N]
+
+
+class App:
+    """Declares models, classifiers and playbooks by key and id.
+
+    Args:
+        models: By key.
+        classifiers: By key, or a list whose ids are the keys.
+        playbooks: By key, or a list whose ids are the keys.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Mapping[str, DecisionModel] | None = None,
+        classifiers: Registered[Classifier[Any]] = (),
+        playbooks: Registered[Playbook[Any]] = (),
+    ) -> None:
+        self.models = dict(models or {})
+        self.classifiers = _keyed(classifiers)
+        self.playbooks = _keyed(playbooks)
+
+    def resolve(self, environ: Mapping[str, str]) -> ResolvedApp:
+        """Looks everything up and gives models their keys from `environ`.
+
+        Raises:
+            ConfigurationError: Lists every problem, one a line.
+        """
+        problems = list(self.problems(environ))
+        if problems:
+            raise ConfigurationError(
+                "the app cannot start:\n" + "\n".join(f"- {problem}" for problem in problems)
+            )
+        return ResolvedApp(self._all_models(), self._bound_classifiers(), _index(self.playbooks))
+
+    def problems(self, environ: Mapping[str, str]) -> Iterator[str]:
+        """Every reason why this app cannot start, one sentence each; also configures the models."""
+        for model in self._all_models():
+            yield from model.configure(environ)
+        yield from _duplicates("classifier", self.classifiers)
+        yield from _duplicates("playbook", self.playbooks)
+        for _, classifier in self._all_classifiers():
+            yield from self._classifier_problems(classifier)
+        for _, playbook in self.playbooks:
+            yield from playbook.problems()
+            yield from self._playbook_problems(playbook)
+
+    def _classifier_problems(self, classifier: Classifier[Any]) -> Iterator[str]:
+        model = self._model(classifier)
+        if model is None:
+            known = ", ".join(self.models) or "none"
+            yield f"classifier {classifier.id!r} names the model {classifier.model!r}; registered: {known}"
+        elif classifier.questions is not None:
+            unsupported = unsupported_questions(model, classifier.questions)
+            if unsupported is not None:
+                yield f"classifier {classifier.id!r}: {unsupported}"
+
+    def _playbook_problems(self, playbook: Playbook[Any]) -> Iterator[str]:
+        classifier = _lookup(_index(self.classifiers), playbook.classifier)
+        if classifier is None:
+            known = ", ".join(_index(self.classifiers)) or "none"
+            named = playbook.classifier
+            yield f"playbook {playbook.id!r} names the classifier {named!r}; registered: {known}"
+        elif classifier.questions is None:
+            yield f"playbook {playbook.id!r} needs a classifier with questions; {classifier.id!r} has none"
+        else:
+            try:
+                check_gates(playbook.gates, classifier.questions)
+            except ConfigurationError as error:
+                yield f"playbook {playbook.id!r}: {error}"
+
+    def _all_classifiers(self) -> Iterator[tuple[str, Classifier[Any]]]:
+        yield from self.classifiers
+        registered = {id(classifier) for _, classifier in self.classifiers}
+        for _, playbook in self.playbooks:
+            inline = playbook.classifier
+            if isinstance(inline, Classifier) and id(inline) not in registered:
+                registered.add(id(inline))
+                yield inline.id, inline
+
+    def _all_models(self) -> Sequence[DecisionModel]:
+        inline = [classifier.model for _, classifier in self._all_classifiers()]
+        models = [*self.models.values(), *(model for model in inline if not isinstance(model, str))]
+        return list({id(model): model for model in models}.values())
+
+    def _model(self, classifier: Classifier[Any]) -> DecisionModel | None:
+        return self.models.get(classifier.model) if isinstance(classifier.model, str) else classifier.model
+
+    def _bound_classifiers(self) -> dict[str, Classifier[Any]]:
+        bound: dict[str, Classifier[Any]] = {}
+        for key, classifier in self._all_classifiers():
+            model = self._model(classifier)
+            assert model is not None
+            bound[key] = bound[classifier.id] = classifier.bound(model)
+        return bound
+
+
+class ResolvedApp:
+    """An app whose names are looked up and whose models are configured."""
+
+    def __init__(
+        self,
+        models: Sequence[DecisionModel],
+        classifiers: Mapping[str, Classifier[Any]],
+        playbooks: Mapping[str, Playbook[Any]],
+    ) -> None:
+        self._models = models
+        self.classifiers = _Lookup("classifier", classifiers)
+        self.playbooks = _Lookup("playbook", playbooks)
+
+    def classifier_of(self, playbook: Playbook[Any]) -> Classifier[Any]:
+        """The classifier a playbook asks."""
+        reference = playbook.classifier
+        return self.classifiers[reference if isinstance(reference, str) else reference.id]
+
+    async def aclose(self) -> None:
+        """Closes every model's connections."""
+        for model in self._models:
+            await model.aclose()
+
+
+class _Lookup(Generic[T]):
+    """Registered things by key or id; an unknown name raises a `ConfigurationError` that lists the known."""
+
+    def __init__(self, what: str, known: Mapping[str, T]) -> None:
+        self._what = what
+        self._known = known
+
+    def __getitem__(self, name: str) -> T:
+        found = self._known.get(name)
+        if found is None:
+            known = ", ".join(self._known) or "none"
+            raise ConfigurationError(f"there is no {self._what} {name!r}; registered: {known}")
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+
+def load_app(reference: str) -> App:
+    """The app that `module:name` names; `name` may be a function without arguments that makes it.
+
+    Raises:
+        ConfigurationError: The reference is malformed, or there is no such module, name or app.
+    """
+    module_name, separator, name = reference.partition(":")
+    if not (module_name and separator and name):
+        raise ConfigurationError(f"an app is named as module:name, not {reference!r}")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"the app {reference!r} cannot be imported: {error}") from error
+    found: Any = getattr(module, name, None)
+    made: Any = found() if callable(found) and not isinstance(found, type) else found
+    if not isinstance(made, App):
+        raise ConfigurationError(f"{reference!r} is not an App; define `{name} = App(...)` in {module_name}")
+    return made
+
+
+def _keyed(registered: Registered[N]) -> list[tuple[str, N]]:
+    if isinstance(registered, Mapping):
+        return list(cast("Mapping[str, N]", registered).items())
+    return [(thing.id, thing) for thing in registered]
+
+
+def _index(registered: Iterable[tuple[str, N]]) -> dict[str, N]:
+    return {name: thing for key, thing in registered for name in (key, thing.id)}
+
+
+def _lookup(known: Mapping[str, N], reference: N | str) -> N | None:
+    return known.get(reference) if isinstance(reference, str) else reference
+
+
+def _duplicates(what: str, registered: Sequence[tuple[str, Named]]) -> Iterator[str]:
+    seen: dict[str, tuple[str, Named]] = {}
+    for key, thing in registered:
+        for name in {key, thing.id}:
+            earlier = seen.setdefault(name, (key, thing))
+            if earlier[1] is not thing:
+                yield (
+                    f"two {what}s answer to {name!r}: key {earlier[0]!r} (id {earlier[1].id!r}) "
+                    f"and key {key!r} (id {thing.id!r})"
+                )

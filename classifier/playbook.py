@@ -1,0 +1,151 @@
+"""A playbook: what to ask about an event, when to trust it, where to send it. Pure declaration.
+
+Gates and the route function run in the activity `classifier.decide`, so their result is in the workflow's
+history: a changed threshold never breaks the replay of a running workflow.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from classifier.answers import Answers
+from classifier.classifier import Classifier
+from classifier.decision import Branch
+from classifier.errors import ClassifierError, ConfigurationError, PolicyError
+from classifier.gates import closed_gates
+from classifier.values import JSON, State
+
+A = TypeVar("A", bound=Answers)
+
+MAX_REASON = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a route function returns to hand an event to a person.
+
+    Attributes:
+        reason: A stable code chosen by the author of the policy, never text of a message or a model.
+        suggestion: The route it would have taken, if any.
+    """
+
+    reason: str
+    suggestion: str | None = None
+
+
+RouteFunction: TypeAlias = Callable[[A], "str | Review | Awaitable[str | Review]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Deliver by appending a line to a JSONL file.
+
+    Attributes:
+        path: Relative paths are under the state folder.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Deliver by HTTP POST with an `Idempotency-Key`.
+
+    Attributes:
+        url: Where to post.
+        token_variable: Name of the environment variable that holds a bearer token; None sends none.
+        timeout: Seconds for one attempt.
+    """
+
+    url: str
+    token_variable: str | None = None
+    timeout: float = 10.0
+
+
+Destination: TypeAlias = Outbox | Webhook
+
+
+@dataclass(frozen=True, kw_only=True)
+class Playbook(Generic[A]):
+    """What to ask, when to trust it, where to send it.
+
+    Attributes:
+        id: Unique in an app.
+        classifier: The classifier that is asked, or its key or id.
+        routes: The closed set of places to send to; anything else the route function says goes to review.
+        route: From typed answers to one of `routes`, or a `Review`; may be async.
+        gates: Lowest probability per question; below it a person decides.
+        destinations: Where each route delivers; "*" is for all that are not named.
+        state: From an event's data to what is asked about; by default text under `text`, `body`, `message`
+            or `content`, else the data as it is.
+        event_types: The CloudEvents types it takes; empty for all.
+        policy_version: The author's name for this policy, recorded with every decision.
+    """
+
+    id: str
+    classifier: Classifier[A] | str
+    routes: tuple[str, ...]
+    route: RouteFunction[A]
+    destinations: Mapping[str, Destination]
+    gates: Mapping[str, float]
+    state: Callable[[JSON], State] | None = None
+    event_types: tuple[str, ...] = ()
+    policy_version: str | None = None
+
+    async def branch(self, answers: Any) -> Branch:
+        """What becomes of an event with these answers.
+
+        Raises:
+            PolicyError: The route function raised, or returned neither a route nor a `Review`.
+        """
+        chosen = await self._routed(answers)
+        closed = closed_gates(self.gates, answers)
+        if isinstance(chosen, Review):
+            return Branch("review", chosen.suggestion, (_code(chosen.reason), *closed))
+        if chosen not in self.routes:
+            return Branch("review", None, ("not_in_set", *closed))
+        return Branch("review", chosen, closed) if closed else Branch("route", chosen)
+
+    def destination(self, route: str) -> Destination | None:
+        """Where `route` delivers, or None."""
+        return self.destinations.get(route) or self.destinations.get("*")
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong with the declaration by itself, one sentence each."""
+        if not self.id.strip():
+            yield "a playbook's id must not be blank"
+        if not self.routes:
+            yield f"playbook {self.id!r} has no routes"
+        for route in self.routes:
+            if self.destination(route) is None:
+                yield f"playbook {self.id!r} has no destination for route {route!r}; add it, or '*' for all"
+        for route in self.destinations:
+            if route != "*" and route not in self.routes:
+                yield f"playbook {self.id!r} delivers {route!r}, which is not one of its routes"
+
+    async def _routed(self, answers: Any) -> str | Review:
+        try:
+            chosen: Any = self.route(answers)
+            if inspect.isawaitable(chosen):
+                chosen = await chosen
+        except ClassifierError:
+            raise
+        except Exception as error:
+            raise PolicyError(
+                f"the route function of playbook {self.id!r} raised {type(error).__name__}"
+            ) from error
+        if not isinstance(chosen, str | Review):
+            kind = type(chosen).__name__
+            raise PolicyError(
+                f"the route function of playbook {self.id!r} returned a {kind}, not a route or Review"
+            )
+        return chosen
+
+
+def _code(reason: str) -> str:
+    if not reason.strip() or len(reason) > MAX_REASON:
+        raise ConfigurationError(f"a review's reason is a short code of at most {MAX_REASON} characters")
+    return reason
