@@ -6,6 +6,7 @@ history: a changed threshold never breaks the replay of a running workflow.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from classifier.values import JSON, State
 A = TypeVar("A", bound=Answers)
 
 MAX_REASON = 100
+TEXT_KEYS = ("text", "body", "message", "content")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,21 @@ class Playbook(Generic[A]):
             return Branch("review", None, ("not_in_set", *closed))
         return Branch("review", chosen, closed) if closed else Branch("route", chosen)
 
+    def state_of(self, data: JSON) -> State:
+        """What is asked about an event with this data; blank text where it says nothing.
+
+        Raises:
+            PolicyError: The playbook's own `state` function raised.
+        """
+        if self.state is None:
+            return text_of_event(data)
+        try:
+            return self.state(data)
+        except Exception as error:
+            raise PolicyError(
+                f"the state function of playbook {self.id!r} raised {type(error).__name__}"
+            ) from error
+
     def destination(self, route: str) -> Destination | None:
         """Where `route` delivers, or None."""
         return self.destinations.get(route) or self.destinations.get("*")
@@ -128,7 +145,7 @@ class Playbook(Generic[A]):
 
     async def _routed(self, answers: Any) -> str | Review:
         try:
-            chosen: Any = self.route(answers)
+            chosen: Any = await asyncio.to_thread(self.route, answers)
             if inspect.isawaitable(chosen):
                 chosen = await chosen
         except ClassifierError:
@@ -143,6 +160,19 @@ class Playbook(Generic[A]):
                 f"the route function of playbook {self.id!r} returned a {kind}, not a route or Review"
             )
         return chosen
+
+
+def text_of_event(data: JSON) -> State:
+    """The text of an event's data: itself, or what is under `text`, `body`, `message` or `content`.
+
+    An object without any of these is asked about as it is; nothing at all is blank text.
+    """
+    if data is None:
+        return ""
+    if isinstance(data, Mapping):
+        texts = (data.get(key) for key in TEXT_KEYS)
+        return next((text for text in texts if isinstance(text, str)), data)
+    return str(data) if isinstance(data, bool | int | float) else data
 
 
 def _code(reason: str) -> str:

@@ -1,0 +1,63 @@
+"""Names, inputs and results of the service's own activities. Pure and sandbox-safe; plain JSON fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+DELIVER = "triage.deliver"
+RECORD_REVIEW = "triage.record_review"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Input of `triage.deliver`: hand an event over to where its route leads.
+
+    Attributes:
+        playbook: Whose destinations apply.
+        route: One of its routes.
+        event: The CloudEvent as JSON.
+        tenant: Whose event it is.
+        decision_id: The decision it was routed by.
+        decided_by: "classifier", or the name of the person who chose.
+        at: ISO 8601; the same for every attempt.
+    """
+
+    playbook: str
+    route: str
+    event: dict[str, Any]
+    tenant: str
+    decision_id: str
+    decided_by: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Result of `triage.deliver`: where it went, and the key by which the receiver knows a repeat."""
+
+    destination: str
+    idempotency_key: str
+
+
+@dataclass(frozen=True)
+class ReviewRecord:
+    """Input of `triage.record_review`: what a person decided, for the history.
+
+    Attributes:
+        tenant: Whose event it is.
+        decision_id: The decision that asked for a review.
+        route: What the person chose.
+        suggested: What the classifier would have chosen, if anything.
+        by: Who decided.
+        reason: Why, in the person's words.
+        at: ISO 8601; when the choice arrived.
+    """
+
+    tenant: str
+    decision_id: str
+    route: str
+    suggested: str | None
+    by: str
+    reason: str | None
+    at: str

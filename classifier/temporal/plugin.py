@@ -1,0 +1,98 @@
+"""`ClassifierPlugin`: everything a worker needs, for a worker of your own or ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
+from typing import Any
+
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    Interceptor,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+    WorkflowRunner,
+)
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from classifier.app import ResolvedApp
+from classifier.audit.store import DecisionStore
+from classifier.temporal.decide import ClassifierActivities
+from classifier.temporal.workflow import records_are_in
+
+PURE_MODULES = (
+    "classifier.answers",
+    "classifier.context",
+    "classifier.decision",
+    "classifier.errors",
+    "classifier.questions",
+    "classifier.result",
+    "classifier.temporal.messages",
+    "classifier.temporal.workflow",
+    "classifier.values",
+)
+"""Loaded once, outside the sandbox. Modules by name, never a package: whatever else workflow code imports
+stays under the sandbox's watch."""
+
+
+class ClassifierPlugin(SimplePlugin):
+    """Registers the activities, holds a run open until its records are in, closes models with the worker.
+
+    Args:
+        app: A resolved app.
+        store: Where decisions are kept; the caller closes it.
+    """
+
+    def __init__(self, app: ResolvedApp, store: DecisionStore) -> None:
+        activities = ClassifierActivities(app, store)
+
+        @contextlib.asynccontextmanager
+        async def open_models() -> AsyncGenerator[None]:
+            try:
+                yield
+            finally:
+                await app.aclose()
+
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - the SDK leaves a callable untyped
+            "temporal-classifier.ClassifierPlugin",
+            activities=[activities.decide, activities.record],
+            interceptors=[RecordsBeforeClose()],
+            workflow_runner=with_passthrough(PURE_MODULES),
+            run_context=open_models,
+        )
+
+
+class RecordsBeforeClose(Interceptor):
+    """A run does not close before what it decided is in the history."""
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002 - the SDK's name
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """Every workflow of the worker."""
+        del input
+        return _RecordsBeforeClose
+
+
+class _RecordsBeforeClose(WorkflowInboundInterceptor):
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
+        try:
+            return await super().execute_workflow(input)
+        finally:
+            await records_are_in()
+
+
+def with_passthrough(modules: tuple[str, ...]) -> Callable[[WorkflowRunner | None], WorkflowRunner]:
+    """Adds modules to what the sandbox passes through; another runner of the user's stays as it is."""
+
+    def extended(runner: WorkflowRunner | None) -> WorkflowRunner:
+        if runner is None:
+            runner = SandboxedWorkflowRunner()
+        if not isinstance(runner, SandboxedWorkflowRunner):
+            return runner
+        restrictions = runner.restrictions.with_passthrough_modules(*modules)
+        return replace(runner, restrictions=restrictions)
+
+    return extended

@@ -1,0 +1,195 @@
+"""What workflow code calls: deterministic, sandbox-safe, no policy. Imports nothing that does I/O."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+from temporalio import exceptions as temporal_errors
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from classifier.answers import answers_from_json
+from classifier.errors import InputTooLarge
+from classifier.questions import Questions
+from classifier.temporal.messages import (
+    DECIDE,
+    MAX_INPUT_BYTES,
+    RECORD,
+    DecideRequest,
+    DecideResult,
+    RecordRequest,
+)
+from classifier.values import State, canonical_json
+
+Q = TypeVar("Q", bound=Questions)
+
+_PENDING = "_classifier_pending_records"
+_COUNT = "_classifier_decide_count"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecideOptions:
+    """How a decision is run.
+
+    Attributes:
+        attempt: Longest time one attempt may take.
+        overall: Longest time all attempts and waits together may take.
+        heartbeat: A worker silent for so long is taken for dead; cancels arrive well within it.
+        audit: "deferred" lets content move on and holds back only the end of the run until its records are
+            in; "required" moves nothing before the row is durable.
+    """
+
+    attempt: timedelta = timedelta(seconds=60)
+    overall: timedelta = timedelta(minutes=10)
+    heartbeat: timedelta = timedelta(seconds=2)
+    audit: Literal["deferred", "required"] = "deferred"
+
+
+DEFAULT_OPTIONS = DecideOptions()
+_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=500),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(seconds=30),
+)
+_RECORD_RETRY = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(minutes=1)
+)
+
+
+@dataclass(frozen=True)
+class Evaluation(Generic[Q]):
+    """Typed answers of one classification step, and the id of their row in the history."""
+
+    answers: Q
+    decision_id: str
+
+
+async def evaluate(
+    classifier: str,
+    state: State,
+    questions: type[Q],
+    *,
+    context: dict[str, Any] | None = None,
+    options: DecideOptions = DEFAULT_OPTIONS,
+) -> Evaluation[Q]:
+    """Asks a classifier about a state, durably and on the record.
+
+    Args:
+        classifier: Key or id of a classifier the worker's app registers.
+        state: What to ask about.
+        questions: The class its questions are declared with.
+        context: The caller's request context.
+        options: Timeouts and audit mode.
+
+    Raises:
+        ApplicationError: No usable answer within the attempt budget; `type` is the code of the error.
+    """
+    request = DecideRequest(states=[state], classifier=classifier, context=context or {})
+    (decided,) = (await decide(request, options)).decisions
+    if decided.answers is None:
+        failure = decided.failure or {"code": "MODEL_ERROR", "message": "no answer"}
+        raise ApplicationError(failure["message"], type=failure["code"], non_retryable=True)
+    return Evaluation(questions(answers_from_json(decided.answers)), decided.decision_id)
+
+
+async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTIONS) -> DecideResult:
+    """Runs `classifier.decide`; one decision per state, whatever happens to workers and stores.
+
+    Where the activity dies, its failure is recorded from here, and a decision that an attempt recorded
+    before wins over it.
+
+    Raises:
+        ApplicationError: Type INPUT_TOO_LARGE; the request exceeds what Temporal carries.
+        asyncio.CancelledError: The run is cancelled; the model's request is closed first.
+    """
+    request = replace(request, decided_at=workflow.now().isoformat())
+    _check_size(request)
+    activity_id = _next_activity_id()
+    try:
+        result: DecideResult = await workflow.execute_activity(
+            DECIDE,
+            request,
+            activity_id=activity_id,
+            result_type=DecideResult,
+            start_to_close_timeout=options.attempt,
+            schedule_to_close_timeout=options.overall,
+            heartbeat_timeout=options.heartbeat,
+            retry_policy=_RETRY,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        lost = RecordRequest(lost=request, activity_id=activity_id, code=_code_of(error))
+        return await _record(lost)
+    if not result.pending:
+        return result
+    return await _with_pending(result, options)
+
+
+async def records_are_in() -> None:
+    """Waits until everything this run decided is in the history; the plugin calls it before a run closes."""
+    pending = _pending()
+    while pending:
+        await asyncio.shield(pending[0])
+        pending.pop(0)
+
+
+async def _with_pending(result: DecideResult, options: DecideOptions) -> DecideResult:
+    recording = asyncio.create_task(_record(RecordRequest(pending=result.pending)))
+    if options.audit == "deferred":
+        _pending().append(recording)
+        return result
+    stored = {decided.decision_id: decided for decided in (await asyncio.shield(recording)).decisions}
+    decisions = [stored.get(decided.decision_id, decided) for decided in result.decisions]
+    return replace(result, decisions=decisions, pending=[])
+
+
+async def _record(request: RecordRequest) -> DecideResult:
+    stored: DecideResult = await workflow.execute_activity(
+        RECORD,
+        request,
+        result_type=DecideResult,
+        start_to_close_timeout=timedelta(seconds=30),
+        retry_policy=_RECORD_RETRY,
+    )
+    return stored
+
+
+def _check_size(request: DecideRequest) -> None:
+    size = len(canonical_json([request.states, request.context]))
+    if size > MAX_INPUT_BYTES:
+        raise ApplicationError(
+            f"states and context are {size:,} bytes as JSON; the limit is {MAX_INPUT_BYTES:,}",
+            type=InputTooLarge.code,
+            non_retryable=True,
+        )
+
+
+def _code_of(error: ActivityError) -> str:
+    match error.cause:
+        case ApplicationError(type=str() as code):
+            return code
+        case temporal_errors.TimeoutError():
+            return "TIMEOUT"
+        case _:
+            return "ACTIVITY_FAILED"
+
+
+def _next_activity_id() -> str:
+    instance: Any = workflow.instance()
+    count = getattr(instance, _COUNT, 0) + 1
+    setattr(instance, _COUNT, count)
+    return f"{DECIDE}-{count}"
+
+
+def _pending() -> list[asyncio.Task[DecideResult]]:
+    instance: Any = workflow.instance()
+    if not hasattr(instance, _PENDING):
+        setattr(instance, _PENDING, [])
+    pending: list[asyncio.Task[DecideResult]] = getattr(instance, _PENDING)
+    return pending

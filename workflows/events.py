@@ -1,0 +1,108 @@
+"""CloudEvents as lines of JSON: read, checked, or refused with a reason. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NoReturn, TypeAlias, cast
+
+from cloudevents.core.exceptions import CloudEventValidationError
+from cloudevents.core.v1.event import CloudEvent
+
+from classifier.audit.records import SourceEvent
+from classifier.values import JSON, State
+
+MAX_EVENT_BYTES = 1_000_000
+"""Temporal carries 2 MiB at a time, and an event travels beside its text."""
+
+StateOf: TypeAlias = Callable[[JSON], State]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A line that holds an event."""
+
+    line: int
+    event: dict[str, Any]
+    source: SourceEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A line that does not, and why; the reason holds nothing of its content."""
+
+    line: int
+    reason: str
+
+
+def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incoming | Rejected:
+    """The event in one line.
+
+    Args:
+        raw: The line.
+        line: Its number, from 1.
+        tenant: Whose event it is.
+        state_of: What would be asked about its data; an event that says nothing is refused.
+    """
+    try:
+        event = _parsed(raw)
+        _check(event)
+        state = state_of(event.get("data"))
+        if not state or (isinstance(state, str) and not state.strip()):
+            raise ValueError("there is no text to decide on")
+    except ValueError as error:
+        return Rejected(line, str(error))
+    return Incoming(line, event, SourceEvent(tenant, event["source"], event["id"]))
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MAX_EVENT_BYTES:
+        raise ValueError(f"the event is {len(raw):,} bytes, the limit is {MAX_EVENT_BYTES:,}")
+    try:
+        event: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8") from None
+    except RecursionError:
+        raise ValueError("not JSON that can be read: nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
+    if not isinstance(event, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - every refusal is one kind
+    return cast("dict[str, Any]", event)
+
+
+def _check(event: dict[str, Any]) -> None:
+    attributes = {name: value for name, value in event.items() if name not in {"data", "data_base64"}}
+    missing = [name for name in ("specversion", "id", "source", "type") if name not in attributes]
+    if missing:
+        raise ValueError(f"not a CloudEvent: {', '.join(missing)} missing")
+    if "data_base64" in event:
+        raise ValueError("binary data cannot be decided on")
+    if "time" in attributes:
+        attributes["time"] = _time(attributes["time"])
+    for name in ("id", "source"):
+        if not _storable(attributes[name]):
+            raise ValueError(f"not a CloudEvent: {name} holds characters that no identifier has")
+    try:
+        CloudEvent(attributes, event.get("data"))
+    except CloudEventValidationError as error:
+        raise ValueError(f"not a CloudEvent: {', '.join(sorted(error.errors))} invalid") from None
+
+
+def _time(value: object) -> datetime:
+    try:
+        return datetime.fromisoformat(cast("str", value))
+    except (TypeError, ValueError):
+        raise ValueError("not a CloudEvent: time invalid") from None
+
+
+def _storable(value: object) -> bool:
+    return not isinstance(value, str) or (
+        "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+    )
+
+
+def _not_json(name: str) -> NoReturn:
+    raise ValueError(f"not JSON: {name} is no JSON number")
