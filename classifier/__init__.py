@@ -1,0 +1,210 @@
+"""What another project imports: questions, classifiers, playbooks, models, stores, the plugin.
+
+Names are looked up when they are first asked for, so importing this loads no driver and costs nothing, in a
+workflow's sandbox neither. What workflow code calls is in `classifier.temporal.workflow`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from classifier.answers import Answer, Answers, BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
+    from classifier.app import App, ResolvedApp, load_app
+    from classifier.audit.memory import MemoryStore
+    from classifier.audit.postgres import PostgresStore
+    from classifier.audit.query import AnswerCondition, DecisionQuery
+    from classifier.audit.records import HistoryEvent, SourceEvent
+    from classifier.audit.store import AuditStore, DecisionStore, EventStore
+    from classifier.classifier import Classifier
+    from classifier.context import RESOURCE_ID_KEY, TENANT_KEY, THREAD_ID_KEY, TRACE_ID_KEY
+    from classifier.decision import Branch, Coordinates, Decision, DecisionFailure, Ids, Tripwire
+    from classifier.errors import (
+        AuthenticationFailed,
+        ClassifierError,
+        ConfigurationError,
+        DecisionMismatch,
+        InputTooLarge,
+        InvalidAnswer,
+        ModelError,
+        ModelUnavailable,
+        PolicyError,
+        QuestionError,
+        QuotaExhausted,
+        RateLimited,
+        RequestRejected,
+        StoreError,
+        StoreUnavailable,
+    )
+    from classifier.messages import DataPart, Message, TextDelta, TextPart
+    from classifier.models.chat import ChatModel
+    from classifier.models.clef import ClefModel
+    from classifier.models.decisions import AzureDecisionsModel, DecisionsModel, LiteLLMDecisionsModel
+    from classifier.models.gemini import GeminiModel
+    from classifier.models.local.model import LocalModel
+    from classifier.models.protocol import DecisionModel, DecisionRequest
+    from classifier.models.scripted import ScriptedModel
+    from classifier.models.systemone import SystemOne
+    from classifier.playbook import Outbox, Playbook, Review, Webhook
+    from classifier.policy import PolicyContext
+    from classifier.processor import ClassifierProcessor
+    from classifier.questions import Boolean, Choice, Example, Question, Questions, Score
+    from classifier.result import (
+        ClassifierResult,
+        DecisionResponse,
+        ResponseInfo,
+        Rounding,
+        Truncation,
+        Usage,
+    )
+    from classifier.temporal.plugin import ClassifierPlugin
+    from classifier.values import JSON, State
+
+__all__ = [
+    "JSON",
+    "RESOURCE_ID_KEY",
+    "TENANT_KEY",
+    "THREAD_ID_KEY",
+    "TRACE_ID_KEY",
+    "Answer",
+    "AnswerCondition",
+    "Answers",
+    "App",
+    "AuditStore",
+    "AuthenticationFailed",
+    "AzureDecisionsModel",
+    "Boolean",
+    "BooleanAnswer",
+    "Branch",
+    "ChatModel",
+    "Choice",
+    "ChoiceAnswer",
+    "Classifier",
+    "ClassifierError",
+    "ClassifierPlugin",
+    "ClassifierProcessor",
+    "ClassifierResult",
+    "ClefModel",
+    "ConfigurationError",
+    "Coordinates",
+    "DataPart",
+    "Decision",
+    "DecisionFailure",
+    "DecisionMismatch",
+    "DecisionModel",
+    "DecisionQuery",
+    "DecisionRequest",
+    "DecisionResponse",
+    "DecisionStore",
+    "DecisionsModel",
+    "EventStore",
+    "Example",
+    "GeminiModel",
+    "HistoryEvent",
+    "Ids",
+    "InputTooLarge",
+    "InvalidAnswer",
+    "LiteLLMDecisionsModel",
+    "LocalModel",
+    "MemoryStore",
+    "Message",
+    "ModelError",
+    "ModelUnavailable",
+    "Outbox",
+    "Playbook",
+    "PolicyContext",
+    "PolicyError",
+    "PostgresStore",
+    "Question",
+    "QuestionError",
+    "Questions",
+    "QuotaExhausted",
+    "RateLimited",
+    "Refusal",
+    "RequestRejected",
+    "ResolvedApp",
+    "ResponseInfo",
+    "Review",
+    "Rounding",
+    "Score",
+    "ScoreAnswer",
+    "ScriptedModel",
+    "SourceEvent",
+    "State",
+    "StoreError",
+    "StoreUnavailable",
+    "SystemOne",
+    "TextDelta",
+    "TextPart",
+    "Tripwire",
+    "Truncation",
+    "Usage",
+    "Webhook",
+    "load_app",
+]
+
+_HOMES = {
+    "classifier.answers": ("Answer", "Answers", "BooleanAnswer", "ChoiceAnswer", "Refusal", "ScoreAnswer"),
+    "classifier.app": ("App", "ResolvedApp", "load_app"),
+    "classifier.audit.memory": ("MemoryStore",),
+    "classifier.audit.postgres": ("PostgresStore",),
+    "classifier.audit.query": ("AnswerCondition", "DecisionQuery"),
+    "classifier.audit.records": ("HistoryEvent", "SourceEvent"),
+    "classifier.audit.store": ("AuditStore", "DecisionStore", "EventStore"),
+    "classifier.classifier": ("Classifier",),
+    "classifier.context": ("RESOURCE_ID_KEY", "TENANT_KEY", "THREAD_ID_KEY", "TRACE_ID_KEY"),
+    "classifier.decision": ("Branch", "Coordinates", "Decision", "DecisionFailure", "Ids", "Tripwire"),
+    "classifier.errors": (
+        "AuthenticationFailed",
+        "ClassifierError",
+        "ConfigurationError",
+        "DecisionMismatch",
+        "InputTooLarge",
+        "InvalidAnswer",
+        "ModelError",
+        "ModelUnavailable",
+        "PolicyError",
+        "QuestionError",
+        "QuotaExhausted",
+        "RateLimited",
+        "RequestRejected",
+        "StoreError",
+        "StoreUnavailable",
+    ),
+    "classifier.messages": ("DataPart", "Message", "TextDelta", "TextPart"),
+    "classifier.models.chat": ("ChatModel",),
+    "classifier.models.clef": ("ClefModel",),
+    "classifier.models.decisions": ("AzureDecisionsModel", "DecisionsModel", "LiteLLMDecisionsModel"),
+    "classifier.models.gemini": ("GeminiModel",),
+    "classifier.models.local.model": ("LocalModel",),
+    "classifier.models.protocol": ("DecisionModel", "DecisionRequest"),
+    "classifier.models.scripted": ("ScriptedModel",),
+    "classifier.models.systemone": ("SystemOne",),
+    "classifier.playbook": ("Outbox", "Playbook", "Review", "Webhook"),
+    "classifier.policy": ("PolicyContext",),
+    "classifier.processor": ("ClassifierProcessor",),
+    "classifier.questions": ("Boolean", "Choice", "Example", "Question", "Questions", "Score"),
+    "classifier.result": (
+        "ClassifierResult",
+        "DecisionResponse",
+        "ResponseInfo",
+        "Rounding",
+        "Truncation",
+        "Usage",
+    ),
+    "classifier.temporal.plugin": ("ClassifierPlugin",),
+    "classifier.values": ("JSON", "State"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

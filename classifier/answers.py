@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from classifier.errors import InvalidAnswer
 from classifier.values import JSON
 
 L_co = TypeVar("L_co", bound=str, covariant=True)
 D = TypeVar("D")
+
+Signal: TypeAlias = Literal["answer", "blocked", "policy", "omitted"]
+"""How a refusal showed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class BooleanAnswer:
         return unsure if self.calibrated is False else self.probability >= threshold
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them Python 3.11 cannot call ChoiceAnswer[…](…)
 class ChoiceAnswer(Generic[L_co]):
     """The chosen option.
 
@@ -101,7 +104,7 @@ class Refusal:
     """
 
     kind: ClassVar[Literal["refusal"]] = "refusal"
-    signal: Literal["answer", "blocked", "policy", "omitted"] = "answer"
+    signal: Signal = "answer"
 
     def probability_or(self, refused: float) -> float:
         """What the policy says a refusal counts as."""
@@ -199,21 +202,50 @@ def answer_from_json(body: Mapping[str, Any]) -> Answer:
         InvalidAnswer: It is something else.
     """
     try:
-        confidence = body.get("confidence")
+        given = body.get("confidence")
+        confidence = None if given is None else _number(given)
         match body["type"]:
             case "boolean":
-                return BooleanAnswer(body["probability"], body.get("calibrated"), confidence)
+                calibrated = _flag(body.get("calibrated"))
+                return BooleanAnswer(_number(body["probability"]), calibrated, confidence)
             case "choice":
-                return ChoiceAnswer(body["choice"], body.get("probabilities"), confidence)
+                options = body.get("probabilities")
+                spread = None if options is None else {key: _number(p) for key, p in options.items()}
+                return ChoiceAnswer(_text(body["choice"]), spread, confidence)
             case "score":
                 levels = body.get("probabilities")
-                return ScoreAnswer(body["score"], None if levels is None else tuple(levels), confidence)
+                spots = None if levels is None else tuple(_number(p) for p in levels)
+                return ScoreAnswer(_number(body["score"]), spots, confidence)
             case "refusal":
-                return Refusal(body.get("signal", "answer"))
+                return Refusal(_signal(body.get("signal", "answer")))
             case _:
                 raise InvalidAnswer("a stored answer has an unknown type")
     except (KeyError, TypeError, AttributeError) as error:
-        raise InvalidAnswer("a stored answer lacks a field") from error
+        raise InvalidAnswer("a stored answer lacks a field, or has one of another type") from error
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _flag(value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _signal(value: Any) -> Signal:
+    if value not in get_args(Signal):
+        raise TypeError
+    return cast("Signal", value)
 
 
 def answers_to_json(answers: Mapping[str, Answer]) -> dict[str, JSON]:

@@ -15,6 +15,7 @@ from classifier.errors import ConfigurationError
 from classifier.gates import check_gates
 from classifier.models.protocol import DecisionModel
 from classifier.playbook import Playbook
+from classifier.processor import ClassifierProcessor
 
 T = TypeVar("T")
 
@@ -33,11 +34,12 @@ Registered: TypeAlias = Mapping[str, N] | Iterable[N]
 
 
 class App:
-    """Declares models, classifiers and playbooks by key and id.
+    """Declares models, classifiers, processors and playbooks by key and id.
 
     Args:
         models: By key.
         classifiers: By key, or a list whose ids are the keys.
+        processors: By key, or a list whose ids are the keys.
         playbooks: By key, or a list whose ids are the keys.
     """
 
@@ -46,10 +48,12 @@ class App:
         *,
         models: Mapping[str, DecisionModel] | None = None,
         classifiers: Registered[Classifier[Any]] = (),
+        processors: Registered[ClassifierProcessor[Any]] = (),
         playbooks: Registered[Playbook[Any]] = (),
     ) -> None:
         self.models = dict(models or {})
         self.classifiers = _keyed(classifiers)
+        self.processors = _keyed(processors)
         self.playbooks = _keyed(playbooks)
 
     def resolve(self, environ: Mapping[str, str]) -> ResolvedApp:
@@ -63,16 +67,21 @@ class App:
             raise ConfigurationError(
                 "the app cannot start:\n" + "\n".join(f"- {problem}" for problem in problems)
             )
-        return ResolvedApp(self._all_models(), self._bound_classifiers(), _index(self.playbooks))
+        classifiers = self._bound_classifiers()
+        processors = {name: _bound(each, classifiers) for name, each in _index(self.processors).items()}
+        return ResolvedApp(self._all_models(), classifiers, _index(self.playbooks), processors)
 
     def problems(self, environ: Mapping[str, str]) -> Iterator[str]:
         """Every reason why this app cannot start, one sentence each; also configures the models."""
         for model in self._all_models():
             yield from model.configure(environ)
-        yield from _duplicates("classifier", self.classifiers)
+        yield from _duplicates("classifier", list(self._all_classifiers()))
+        yield from _duplicates("processor", self.processors)
         yield from _duplicates("playbook", self.playbooks)
         for _, classifier in self._all_classifiers():
             yield from self._classifier_problems(classifier)
+        for _, processor in self.processors:
+            yield from self._processor_problems(processor)
         for _, playbook in self.playbooks:
             yield from playbook.problems()
             yield from self._playbook_problems(playbook)
@@ -86,6 +95,18 @@ class App:
             unsupported = unsupported_questions(model, classifier.questions)
             if unsupported is not None:
                 yield f"classifier {classifier.id!r}: {unsupported}"
+
+    def _processor_problems(self, processor: ClassifierProcessor[Any]) -> Iterator[str]:
+        classifier = _lookup(_index(self.classifiers), processor.classifier)
+        if classifier is None:
+            known = ", ".join(_index(self.classifiers)) or "none"
+            named = processor.classifier
+            yield f"processor {processor.id!r} names the classifier {named!r}; registered: {known}"
+            return
+        try:
+            processor.bound(classifier)
+        except ConfigurationError as error:
+            yield str(error)
 
     def _playbook_problems(self, playbook: Playbook[Any]) -> Iterator[str]:
         classifier = _lookup(_index(self.classifiers), playbook.classifier)
@@ -104,11 +125,14 @@ class App:
     def _all_classifiers(self) -> Iterator[tuple[str, Classifier[Any]]]:
         yield from self.classifiers
         registered = {id(classifier) for _, classifier in self.classifiers}
-        for _, playbook in self.playbooks:
-            inline = playbook.classifier
+        for inline in self._used_classifiers():
             if isinstance(inline, Classifier) and id(inline) not in registered:
                 registered.add(id(inline))
                 yield inline.id, inline
+
+    def _used_classifiers(self) -> Iterator[Classifier[Any] | str]:
+        yield from (processor.classifier for _, processor in self.processors)
+        yield from (playbook.classifier for _, playbook in self.playbooks)
 
     def _all_models(self) -> Sequence[DecisionModel]:
         inline = [classifier.model for _, classifier in self._all_classifiers()]
@@ -135,9 +159,11 @@ class ResolvedApp:
         models: Sequence[DecisionModel],
         classifiers: Mapping[str, Classifier[Any]],
         playbooks: Mapping[str, Playbook[Any]],
+        processors: Mapping[str, ClassifierProcessor[Any]],
     ) -> None:
         self._models = models
         self.classifiers = _Lookup("classifier", classifiers)
+        self.processors = _Lookup("processor", processors)
         self.playbooks = _Lookup("playbook", playbooks)
 
     def classifier_of(self, playbook: Playbook[Any]) -> Classifier[Any]:
@@ -176,7 +202,7 @@ def load_app(reference: str) -> App:
         ConfigurationError: The reference is malformed, or there is no such module, name or app.
     """
     module_name, separator, name = reference.partition(":")
-    if not (module_name and separator and name):
+    if not (module_name and separator and name) or module_name.startswith("."):
         raise ConfigurationError(f"an app is named as module:name, not {reference!r}")
     try:
         module = importlib.import_module(module_name)
@@ -201,6 +227,13 @@ def _index(registered: Iterable[tuple[str, N]]) -> dict[str, N]:
 
 def _lookup(known: Mapping[str, N], reference: N | str) -> N | None:
     return known.get(reference) if isinstance(reference, str) else reference
+
+
+def _bound(
+    processor: ClassifierProcessor[Any], classifiers: Mapping[str, Classifier[Any]]
+) -> ClassifierProcessor[Any]:
+    reference = processor.classifier
+    return processor.bound(classifiers[reference if isinstance(reference, str) else reference.id])
 
 
 def _duplicates(what: str, registered: Sequence[tuple[str, Named]]) -> Iterator[str]:

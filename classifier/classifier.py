@@ -120,7 +120,7 @@ class Classifier(Generic[A]):
             ModelError: No usable answer; says whether trying again can help. Never retried here.
         """
         declared = self._declared(cast("Declared | None", questions))
-        asked = questions_of(declared) if questions is None else _checked(declared, self.id)
+        asked = self.questions or _checked(declared, self.id)
         options = {**self.provider_options, **_options(provider_options, "provider_options")}
         model = self._model(asked)
         request = DecisionRequest(_state(state), asked, options)

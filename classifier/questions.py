@@ -42,7 +42,7 @@ L = TypeVar("L", bound=str)
 Label = TypeVar("Label", bool, str, float)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them Python 3.11 cannot call Example[…](…)
 class Example(Generic[Label]):
     """A text with the answer a person gave: what the local model learns a threshold from.
 
@@ -92,7 +92,7 @@ class Boolean:
         return self if answers is None else answers.boolean(_name_of(self, owner))
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)  # no slots: with them Python 3.11 cannot call Choice[…](…)
 class Choice(Generic[L]):
     """One of several named options.
 
@@ -151,6 +151,8 @@ class Score:
         *,
         examples: Iterable[Example[float]] = (),
     ) -> None:
+        if not isinstance(cast("object", levels), list | tuple):  # text would be a level per letter
+            raise QuestionError("(unnamed)", "levels must be a list")
         described = tuple(_text(text, f"level {index}") for index, text in enumerate(levels))
         _set(self, levels=described, instructions=_text(instructions, "instructions"))
         _set(self, examples=tuple(examples))
@@ -186,8 +188,12 @@ class Questions(Answers):
                 raise QuestionError(
                     name, f"the name is used by every answer set; rename it in {cls.__name__}"
                 )
-        cls._questions = {**cls._questions, **own}
+        inherited: dict[str, Question] = {}
+        for base in reversed(cls.__mro__[1:]):
+            inherited |= vars(base).get("_questions", {})
+        cls._questions = {**inherited, **own}
         check_questions(cls._questions)
+        _check_distinct(cls._questions)
         _check_literals(cls, own)
 
 
@@ -220,18 +226,24 @@ def _fault(question: object) -> str | None:
                 return "a choice needs at least one option"
             if any(not isinstance(label, str) or not label for label in labels):
                 return "every option must be text that is not empty"
-            foreign = [ex.label for ex in question.examples if ex.label not in options]
+            foreign = [ex.label for ex in question.examples if ex.label not in list(options)]
             return f"an example is labelled {foreign[0]!r}, which is not an option" if foreign else None
         case Score(levels=levels):
             if len(levels) < 2:  # noqa: PLR2004 - a scale has two ends
                 return "a score needs at least two levels"
-            outside = [ex.label for ex in question.examples if not 0 <= ex.label <= len(levels) - 1]
-            return f"an example is labelled {outside[0]}, outside 0 to {len(levels) - 1}" if outside else None
+            outside = [ex.label for ex in question.examples if not _is_position(ex.label, len(levels))]
+            return (
+                f"an example is labelled {outside[0]!r}, outside 0 to {len(levels) - 1}" if outside else None
+            )
         case Boolean():
-            wrong = [ex for ex in question.examples if ex.label not in {True, False}]
+            wrong = [ex for ex in question.examples if not isinstance(cast("object", ex.label), bool)]
             return "an example is labelled with something else than true or false" if wrong else None
         case _:
             return f"a {type(question).__name__} is not a Boolean, Choice or Score"
+
+
+def _is_position(label: object, levels: int) -> bool:
+    return isinstance(label, int | float) and not isinstance(label, bool) and 0 <= label <= levels - 1
 
 
 def question_to_json(question: Question) -> dict[str, JSON]:
@@ -261,9 +273,12 @@ def instructions_of(name: str, question: Question) -> Text:
 
 def _text(value: Text | None, what: str) -> Text | None:
     try:
-        return cast("Text | None", json_copy(value, what))
+        copied = json_copy(value, what)
     except ValueError as error:
         raise QuestionError("(unnamed)", str(error)) from error
+    if not isinstance(copied, str | list | dict | None):
+        raise QuestionError("(unnamed)", f"{what} must be text, or a JSON array or object")
+    return cast("Text | None", copied)
 
 
 def _is_question(value: object) -> TypeGuard[Question]:
@@ -278,6 +293,14 @@ def _set(question: object, **fields: object) -> None:
 def _name_of(question: Question, owner: type) -> str:
     declared = cast("type[Questions]", owner)._questions  # noqa: SLF001 - same module
     return next(name for name, candidate in declared.items() if candidate is question)
+
+
+def _check_distinct(questions: Mapping[str, Question]) -> None:
+    names: dict[int, str] = {}
+    for name, question in questions.items():
+        earlier = names.setdefault(id(question), name)
+        if earlier != name:  # an answer is found by its question, so it would be the answer to the other
+            raise QuestionError(name, f"it is the same object as {earlier!r}; declare it again")
 
 
 def _check_literals(cls: type[Questions], own: Mapping[str, Question]) -> None:

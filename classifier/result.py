@@ -49,12 +49,12 @@ class Truncation:
 
     Attributes:
         original: Length before, in characters (code points).
-        sent: Length after, in characters.
+        sent: Length after, in characters; None where whoever cut does not say.
         by: Who cut: "processor" (`max_input_length`) or "model" (the provider's or the local model's limit).
     """
 
     original: int
-    sent: int
+    sent: int | None
     by: str
 
 
@@ -92,7 +92,7 @@ class DecisionResponse:
     provider_metadata: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: with them Python 3.11 cannot call ClassifierResult[…](…)
 class ClassifierResult(Generic[A_co]):
     """Checked answers and everything known about how they came to be."""
 

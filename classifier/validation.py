@@ -58,7 +58,7 @@ def answer_fault(question: Question, answer: Answer, rounding: Rounding) -> str 
 
 
 def _choice_fault(question: Choice[str], answer: ChoiceAnswer[str], rounding: Rounding) -> str | None:
-    if answer.choice not in question.options:
+    if answer.choice not in list(question.options):
         return "the chosen option was not offered"
     if answer.probabilities is None:
         return None
@@ -113,7 +113,7 @@ def _confidence_fault(value: object) -> str | None:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
 def _error(decimals: int | None) -> float:

@@ -49,9 +49,7 @@ def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incomin
     try:
         event = _parsed(raw)
         _check(event)
-        state = state_of(event.get("data"))
-        if not state or (isinstance(state, str) and not state.strip()):
-            raise ValueError("there is no text to decide on")
+        _check_state(state_of(event.get("data")))
     except ValueError as error:
         return Rejected(line, str(error))
     return Incoming(line, event, SourceEvent(tenant, event["source"], event["id"]))
@@ -89,6 +87,11 @@ def _check(event: dict[str, Any]) -> None:
         CloudEvent(attributes, event.get("data"))
     except CloudEventValidationError as error:
         raise ValueError(f"not a CloudEvent: {', '.join(sorted(error.errors))} invalid") from None
+
+
+def _check_state(state: State) -> None:
+    if not state or (isinstance(state, str) and not state.strip()):
+        raise ValueError("there is no text to decide on")
 
 
 def _time(value: object) -> datetime:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
@@ -22,6 +22,8 @@ from classifier.context import TENANT_KEY
 from workflows.events import Incoming
 from workflows.messages import TRIAGE, TriageRequest, TriageStatus, triage_workflow_id
 
+Kind: TypeAlias = Literal["new", "repeat"]
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
@@ -29,7 +31,7 @@ class Started:
 
     source: SourceEvent
     workflow_id: str
-    kind: Literal["new", "repeat"]
+    kind: Kind
 
 
 class Intake:
@@ -60,10 +62,10 @@ class Intake:
         fresh = [event for source, event in unique.items() if source not in known]
         started = await asyncio.gather(*(self._start(event) for event in fresh))
         await self._store.accept([accepted for accepted, _ in started])
-        kinds = {accepted.event: kind for accepted, kind in started}
+        kinds: dict[SourceEvent, Kind] = {accepted.event: kind for accepted, kind in started}
         return [self._seen(event, kinds) for event in incoming]
 
-    async def _start(self, incoming: Incoming) -> tuple[AcceptedEvent, Literal["new", "repeat"]]:
+    async def _start(self, incoming: Incoming) -> tuple[AcceptedEvent, Kind]:
         source = incoming.source
         workflow_id = triage_workflow_id(source.tenant, source.source, source.id)
         request = TriageRequest(incoming.event, self._playbook, source.tenant, {TENANT_KEY: source.tenant})
@@ -80,7 +82,7 @@ class Intake:
             return AcceptedEvent(source, workflow_id, error.run_id or "", datetime.now(UTC)), "repeat"
         return AcceptedEvent(source, workflow_id, handle.result_run_id or "", datetime.now(UTC)), "new"
 
-    def _seen(self, event: Incoming, kinds: dict[SourceEvent, Literal["new", "repeat"]]) -> Started:
+    def _seen(self, event: Incoming, kinds: dict[SourceEvent, Kind]) -> Started:
         """The first line of a new event is new; whatever comes after it is a repeat."""
         source = event.source
         kind = kinds.get(source, "repeat")

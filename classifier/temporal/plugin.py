@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import (
     ExecuteWorkflowInput,
     Interceptor,
+    WorkerConfig,
     WorkflowInboundInterceptor,
     WorkflowInterceptorClassInput,
     WorkflowRunner,
@@ -35,6 +37,9 @@ PURE_MODULES = (
 )
 """Loaded once, outside the sandbox. Modules by name, never a package: whatever else workflow code imports
 stays under the sandbox's watch."""
+
+
+HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
 
 
 class ClassifierPlugin(SimplePlugin):
@@ -62,6 +67,13 @@ class ClassifierPlugin(SimplePlugin):
             workflow_runner=with_passthrough(PURE_MODULES),
             run_context=open_models,
         )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Lets heartbeats through as they come, so that a cancel reaches a call within half a second."""
+        config = super().configure_worker(config)
+        throttle = config.get("max_heartbeat_throttle_interval", HEARTBEAT_THROTTLE)
+        config["max_heartbeat_throttle_interval"] = min(throttle, HEARTBEAT_THROTTLE)
+        return config
 
 
 class RecordsBeforeClose(Interceptor):

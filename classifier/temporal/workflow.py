@@ -38,14 +38,15 @@ class DecideOptions:
     Attributes:
         attempt: Longest time one attempt may take.
         overall: Longest time all attempts and waits together may take.
-        heartbeat: A worker silent for so long is taken for dead; cancels arrive well within it.
+        heartbeat: A worker silent for so long is taken for dead. Cancels do not wait for it: they arrive with
+            the next heartbeat, half a second apart.
         audit: "deferred" lets content move on and holds back only the end of the run until its records are
             in; "required" moves nothing before the row is durable.
     """
 
     attempt: timedelta = timedelta(seconds=60)
     overall: timedelta = timedelta(minutes=10)
-    heartbeat: timedelta = timedelta(seconds=2)
+    heartbeat: timedelta = timedelta(seconds=5)
     audit: Literal["deferred", "required"] = "deferred"
 
 

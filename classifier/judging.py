@@ -1,0 +1,370 @@
+"""One judgement at a time: ask the classifier, ask the policy, keep the record. Pure.
+
+The engine for messages and the stream guard decide what is judged when; what a judgement is, they share.
+How a model is reached and where records go, the caller says (`Ports`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+from classifier.classifier import Classifier
+from classifier.context import RESOURCE_ID_KEY, THREAD_ID_KEY, TRACE_ID_KEY, checked_context, text_of
+from classifier.decision import Decision, DecisionFailure, Ids, Phase, Tripwire
+from classifier.errors import ClassifierError, ConfigurationError, PolicyError, StoreError
+from classifier.messages import Message
+from classifier.policy import PolicyContext, Ruling, call, rule
+from classifier.processor import ClassifierProcessor, Prepared
+from classifier.questions import question_set_hash, typed_answers
+from classifier.result import ClassifierResult, DecisionResponse, Truncation
+from classifier.sharing import Group, MemberModel
+from classifier.values import JSON
+from classifier.verdict import Earlier, Judgement, Run
+
+T = TypeVar("T")
+log = logging.getLogger("classifier")
+
+FAILED_REASON = "classification_failed"
+FAILED_CODE = "CLASSIFIER_FAILED"
+UNEXPECTED_CODE = "UNEXPECTED_ERROR"
+MAX_PROCESSORS = 1024
+
+
+class AskAgain(Exception):
+    """Raised by an `Evaluate` whose caller will run the engine again: nothing is decided or recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One classifier call.
+
+    Attributes:
+        decision_id: The decision it is for.
+        processor_id: The processor it is for.
+        classifier: Asks the model, together with neighbours where they share a request.
+        state: The text, normalised and cut.
+        provider_options: The processor's, added to the classifier's own.
+    """
+
+    decision_id: uuid.UUID
+    processor_id: str
+    classifier: Classifier[Any]
+    state: str
+    provider_options: Mapping[str, JSON]
+
+    async def evaluate(self) -> ClassifierResult[Any]:
+        """Asks once; errors as for `Classifier.evaluate`."""
+        return await self.classifier.evaluate(self.state, provider_options=self.provider_options)
+
+
+Evaluate: TypeAlias = Callable[[Call], Awaitable[ClassifierResult[Any]]]
+"""How a classifier is asked. A `ModelError` is final; retries happen inside, or by raising `AskAgain`."""
+
+Record: TypeAlias = Callable[[Sequence[Decision]], Awaitable[Sequence[Decision]]]
+"""Stores decisions and gives back, in order, what is stored: the first one recorded is acted on."""
+
+Find: TypeAlias = Callable[[Sequence[uuid.UUID]], Awaitable[Mapping[uuid.UUID, Decision]]]
+"""The stored ones among these decisions, for a run that may have happened before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """How the engine reaches the world.
+
+    Attributes:
+        record: Where decisions go.
+        evaluate: How classifiers are asked; once, where left out.
+        find: Looks up what an earlier attempt recorded; None where there was none.
+    """
+
+    record: Record
+    evaluate: Evaluate = Call.evaluate
+    find: Find | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A classifier call that answered or failed, before policy has spoken."""
+
+    processor: ClassifierProcessor[Any]
+    position: int
+    message: Message | None
+    prepared: Prepared
+    model: MemberModel
+    duration_ms: float
+    result: ClassifierResult[Any] | None = None
+    failure: DecisionFailure | None = None
+
+
+class Desk:
+    """Makes the judgements of one run of processors.
+
+    Raises:
+        ConfigurationError: Two processors share an id, one is not ready, or the context is too large.
+    """
+
+    def __init__(
+        self, processors: Sequence[ClassifierProcessor[Any]], phase: Phase, run: Run, ports: Ports
+    ) -> None:
+        self.phase: Phase = phase
+        self.run = replace(run, context=checked_context(run.context))
+        self.ports = ports
+        self._places = _places(processors)
+        self._by_id = {processor.id: processor for processor in processors}
+        self._classifiers = {processor.id: processor.ready() for processor in processors}
+        self._question_sets = {
+            name: question_set_hash(classifier.questions or {})
+            for name, classifier in self._classifiers.items()
+        }
+
+    def ordinal(self, position: int, processor: ClassifierProcessor[Any]) -> int:
+        """The number of a decision: (position, processor) in one integer, the same in every attempt."""
+        return position * MAX_PROCESSORS + self._places[processor.id]
+
+    def decision_id(self, position: int, processor: ClassifierProcessor[Any]) -> uuid.UUID:
+        """The id of the decision of `processor` at `position`."""
+        return self.run.coordinates.decision_id(self.ordinal(position, processor))
+
+    async def ask(
+        self,
+        group: Group,
+        member: int,
+        prepared: Prepared,
+        position: int,
+        *,
+        others: Sequence[int] = (),
+        message: Message | None = None,
+    ) -> Asked:
+        """Asks the classifier of a member of `group`.
+
+        Raises:
+            ConfigurationError: What is declared cannot work; never fail-open.
+        """
+        processor = group.members[member]
+        model = group.view(member, others)
+        classifier = copy.copy(self._classifiers[processor.id])
+        classifier.model = model
+        decision_id = self.decision_id(position, processor)
+        sent = Call(decision_id, processor.id, classifier, prepared.text, processor.provider_options)
+        started = time.perf_counter()
+        result, failure = await self._evaluated(sent)
+        elapsed = max((time.perf_counter() - started) * 1000, model.milliseconds)
+        return Asked(
+            processor=processor,
+            position=position,
+            message=message,
+            prepared=prepared,
+            model=model,
+            duration_ms=elapsed,
+            result=result,
+            failure=failure,
+        )
+
+    async def _evaluated(
+        self, sent: Call
+    ) -> tuple[ClassifierResult[Any], None] | tuple[None, DecisionFailure]:
+        try:
+            return await self.ports.evaluate(sent), None
+        except (ConfigurationError, PolicyError, StoreError, AskAgain):
+            raise
+        except Exception as error:  # noqa: BLE001 - a failed call, whatever a model raises
+            failure = _failure(error)
+        log.warning(
+            "classifier failed",
+            extra={
+                "processor_id": sent.processor_id,
+                "classifier_id": sent.classifier.id,
+                "decision_id": str(sent.decision_id),
+                "code": failure.code,
+            },
+        )
+        return None, failure
+
+    async def decide(self, asked: Asked) -> Decision | None:
+        """The decision on a call; None where a monitored policy raised, which changes nothing.
+
+        Raises:
+            PolicyError: The policy raised instead of deciding.
+        """
+        try:
+            ruling = await self._ruling(asked)
+        except PolicyError:
+            if asked.processor.mode == "enforce":
+                raise
+            log.error("monitored policy raised", extra={"processor_id": asked.processor.id})  # noqa: TRY400 - its text may hold content
+            return None
+        return self._decision(asked, ruling)
+
+    async def _ruling(self, asked: Asked) -> Ruling:
+        processor = asked.processor
+        if asked.result is None:
+            return _failed_ruling(processor)
+        result = replace(asked.result, answers=processor.typed(asked.result.answers))
+        message_id = None if asked.message is None else asked.message.id
+        context = PolicyContext(self.phase, result, self.run.context, message_id)
+        return await rule(processor.on_result, context, processor=processor.id)
+
+    async def settle(self, asked: Asked) -> Decision | None:
+        """The recorded decision on a call, `on_decision` told; errors as for `decide` and `keep`."""
+        decision = await self.decide(asked)
+        return None if decision is None else (await self.keep([decision]))[0]
+
+    async def keep(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
+        """Records decisions, then tells `on_decision`; gives back the ones to act on.
+
+        Raises:
+            StoreError: They could not be recorded, so nothing may move.
+        """
+        if not decisions:
+            return ()
+        stored = await self.ports.record(decisions)
+        if [decision.decision_id for decision in stored] != [decision.decision_id for decision in decisions]:
+            raise StoreError("the recorder gave back other decisions than it was given")
+        for decision in stored:
+            await self.tell(decision)
+        return stored
+
+    async def tell(self, decision: Decision) -> None:
+        """Calls `on_decision`; what it raises is logged and changes nothing."""
+        listener = self._by_id[decision.processor_id or ""].on_decision
+        raised = None if listener is None else await call(listener, decision)
+        if raised is not None:
+            log.error(
+                "on_decision raised %s",
+                type(raised).__name__,
+                extra={"processor_id": decision.processor_id, "decision_id": str(decision.decision_id)},
+            )
+
+    def judgement(self, decision: Decision, position: int, message_id: str | None = None) -> Judgement:
+        """A recorded decision as the caller sees it."""
+        processor_id = decision.processor_id or ""
+        return Judgement(
+            processor_id=processor_id,
+            position=position,
+            message_id=message_id,
+            decision_id=decision.decision_id,
+            outcome=decision.outcome,
+            answers=self._typed(processor_id, decision),
+            failure=decision.failure,
+            tripwire=decision.tripwire,
+            mode=decision.mode,
+        )
+
+    def _typed(self, processor_id: str, decision: Decision) -> Any:
+        declared = self._classifiers[processor_id].declared
+        if decision.answers is None or declared is None:
+            return None
+        return self._by_id[processor_id].typed(typed_answers(declared, decision.answers))
+
+    def _decision(self, asked: Asked, ruling: Ruling) -> Decision:
+        processor, response = asked.processor, asked.model.response
+        decision_id = self.decision_id(asked.position, processor)
+        earlier = self.run.earlier.get(decision_id, Earlier())
+        return Decision(
+            decision_id=decision_id,
+            decided_at=self.run.decided_at,
+            coordinates=self.run.coordinates,
+            ordinal=self.ordinal(asked.position, processor),
+            processor_id=processor.id,
+            classifier_id=processor.classifier_id,
+            phase=self.phase,
+            outcome=ruling.outcome,
+            tripwire=ruling.tripwire,
+            state=asked.prepared.text,
+            answers=None if asked.result is None else asked.result.answers,
+            failure=asked.failure,
+            question_set=self._question_sets[processor.id],
+            duration_ms=earlier.milliseconds + asked.duration_ms,
+            attempts=earlier.attempts + 1,
+            ids=self._ids(asked.message),
+            request_context=self.run.context,
+            policy_version=processor.policy_version,
+            normalised=asked.prepared.normalised,
+            mode=processor.mode,
+            **_provenance(asked, response),
+        )
+
+    def _ids(self, message: Message | None) -> Ids:
+        ids, context = self.run.ids, self.run.context
+        thread = None if message is None else message.thread
+        resource = None if message is None else message.resource
+        return Ids(
+            thread=ids.thread or thread or text_of(context, THREAD_ID_KEY),
+            resource=ids.resource or resource or text_of(context, RESOURCE_ID_KEY),
+            message=None if message is None else message.id,
+            trace=ids.trace or text_of(context, TRACE_ID_KEY),
+            span=ids.span,
+        )
+
+
+async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Lets an answered call be recorded although a cancel arrives meanwhile; then the cancel goes on."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raised = None if task.cancelled() else task.exception()
+        if raised is not None:  # its text may hold content
+            log.error("a stop found a failing record: %s", type(raised).__name__)  # noqa: TRY400
+        raise
+
+
+def _places(processors: Sequence[ClassifierProcessor[Any]]) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for place, processor in enumerate(processors):
+        if places.setdefault(processor.id, place) != place:
+            raise ConfigurationError(f"two processors of a chain have the id {processor.id!r}; rename one")
+    if len(places) > MAX_PROCESSORS:
+        raise ConfigurationError(f"a chain has at most {MAX_PROCESSORS} processors")
+    return places
+
+
+def _failed_ruling(processor: ClassifierProcessor[Any]) -> Ruling:
+    if processor.error_strategy == "warn":
+        return Ruling("allowed")
+    metadata: dict[str, JSON] = {
+        "processor_id": processor.id,
+        "classifier_id": processor.classifier_id,
+        "code": FAILED_CODE,
+    }
+    return Ruling("aborted", Tripwire(FAILED_REASON, metadata))
+
+
+def _failure(error: Exception) -> DecisionFailure:
+    if isinstance(error, ClassifierError):
+        return DecisionFailure(error.code, str(error))
+    return DecisionFailure(UNEXPECTED_CODE, f"the decision model raised {type(error).__name__}")
+
+
+def _provenance(asked: Asked, response: DecisionResponse | None) -> dict[str, Any]:
+    if response is None:
+        return {
+            "provider": asked.model.provider,
+            "requested_model": asked.model.name,
+            "truncation": asked.prepared.truncation,
+        }
+    info = response.response
+    return {
+        "provider": info.provider,
+        "requested_model": info.requested_model,
+        "resolved_model": info.model,
+        "provider_request_id": info.request_id or info.id,
+        "usage": response.usage,
+        "warnings": response.warnings,
+        "truncation": _truncation(asked.prepared.truncation, response.truncation),
+        "metadata": response.provider_metadata,
+    }
+
+
+def _truncation(by_processor: Truncation | None, by_model: Truncation | None) -> Truncation | None:
+    if by_processor is None or by_model is None:
+        return by_model or by_processor
+    return Truncation(by_processor.original, by_model.sent, by_model.by)

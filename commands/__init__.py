@@ -1,0 +1,1 @@
+"""What the command line does, one module per job; `cli.py` only reads arguments and the environment."""

@@ -1,0 +1,120 @@
+"""`classifier migrate` and `classifier check`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from temporalio.service import RPCError
+
+from classifier.audit import roles
+from classifier.audit.partitions import ensure_partitions
+from classifier.audit.schema import upgrade
+from classifier.errors import ConfigurationError
+from commands.show import print_json, table
+from embedded.stack import Addresses, running
+from worker import Settings, app_of, connect, hash_key, opened
+
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        what: Its name.
+        value: How it is configured; never a secret.
+        problem: What is wrong with it, or None.
+    """
+
+    what: str
+    value: str
+    problem: str | None = None
+
+
+async def migrate(settings: Settings, console: Console) -> None:
+    """Brings the schema up to date and makes the coming months' partitions."""
+    if settings.database_url is None:
+        async with opened(settings, temporal=False):
+            console.print(f"the database in {settings.home} is up to date", highlight=False, soft_wrap=True)
+        return
+    await upgrade(settings.database_url)
+    await ensure_partitions(settings.database_url)
+    console.print("the database is up to date")
+
+
+async def check(settings: Settings, *, as_json: bool) -> bool:
+    """Prints what is configured and reachable; whether all is well."""
+    findings = [finding async for finding in _findings(settings)]
+    if as_json:
+        print_json(
+            {
+                "ok": not any(finding.problem for finding in findings),
+                "findings": [
+                    {"what": finding.what, "value": finding.value, "problem": finding.problem}
+                    for finding in findings
+                ],
+            }
+        )
+    else:
+        rows = [
+            ("✗" if finding.problem else "✓", finding.what, finding.problem or finding.value)
+            for finding in findings
+        ]
+        Console().print(table("Check", ["", "what", ""], rows))
+    return not any(finding.problem for finding in findings)
+
+
+async def _findings(settings: Settings) -> AsyncIterator[Finding]:
+    addresses = running(settings.home) or Addresses()
+    yield Finding("state folder", str(settings.home))
+    for finding in _app(settings):
+        yield finding
+    yield await _temporal(settings, addresses)
+    async for finding in _database(settings, addresses):
+        yield finding
+
+
+def _app(settings: Settings) -> list[Finding]:
+    try:
+        declared = app_of(settings)
+    except ConfigurationError as error:
+        return [Finding("app", settings.app, str(error))]
+    problems = list(declared.problems(settings.environ))
+    if problems:
+        return [Finding("app", settings.app, problem) for problem in problems]
+    playbooks = ", ".join(key for key, _ in declared.playbooks) or "none"
+    return [Finding("app", f"{settings.app}; playbooks: {playbooks}")]
+
+
+async def _temporal(settings: Settings, addresses: Addresses) -> Finding:
+    if settings.embeds_temporal and addresses.temporal_address is None:
+        return Finding("Temporal", "embedded; starts when it is needed")
+    where = addresses.temporal_address if settings.embeds_temporal else settings.temporal.get("target_host")
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            client = await connect(settings, addresses)
+            await client.service_client.check_health()
+    except (ConfigurationError, RPCError, TimeoutError):
+        return Finding("Temporal", str(where), f"Temporal does not answer at {where}; see TEMPORAL_ADDRESS")
+    return Finding("Temporal", f"{where}, namespace {client.namespace}")
+
+
+async def _database(settings: Settings, addresses: Addresses) -> AsyncIterator[Finding]:
+    url = settings.database_url or addresses.database_url
+    if url is None:
+        yield Finding("database", "embedded; starts when it is needed")
+        return
+    problems = await roles.problems(url)
+    if not settings.embeds_database:
+        try:
+            hash_key(settings)
+        except ConfigurationError as error:
+            problems.append(str(error))
+    for problem in problems:
+        yield Finding("database", "", problem)
+    if not problems:
+        yield Finding("database", "reachable, schema up to date, restricted roles")

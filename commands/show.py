@@ -1,0 +1,107 @@
+"""How results look: tables and bars for people, JSON for machines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
+from classifier.values import JSON
+
+PLAIN_EVERY = 2.0
+BAR_WIDTH = 20
+
+Advance: TypeAlias = Callable[[int], None]
+
+
+def print_json(body: JSON) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(body, indent=2, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table; columns whose title starts with "#" are numbers and stand right."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
+    for column in columns:
+        made.add_column(
+            column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold"
+        )
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def counted(title: str, what: str, counts: Mapping[str, int]) -> Table:
+    """Counts with bars, the largest first."""
+    largest = max(counts.values(), default=0)
+    rows = [
+        (name, str(count), bar(count / largest if largest else 0.0))
+        for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return table(title, [what, "#events", ""], rows)
+
+
+def bar(share: float) -> str:
+    """A bar for a share from 0 to 1."""
+    return "█" * round(share * BAR_WIDTH)
+
+
+def said(answer: Answer) -> str:
+    """An answer in a few words; what only ranks says so."""
+    match answer:
+        case BooleanAnswer():
+            note = " (uncalibrated)" if answer.calibrated is False else ""
+            return f"P(yes) {answer.probability:.2f}{note}"
+        case ChoiceAnswer():
+            return (
+                answer.choice if answer.probability is None else f"{answer.choice} {answer.probability:.2f}"
+            )
+        case ScoreAnswer():
+            return f"{answer.score:.2f}"
+        case Refusal():
+            return "refused"
+
+
+class ProgressLines:
+    """Progress where there is no terminal: a line every two seconds, on standard error."""
+
+    def __init__(self, console: Console, total: int | None) -> None:
+        self._console = console
+        self._total = total
+        self._done = 0
+        self._last = time.monotonic()
+
+    def advance(self, done: int) -> None:
+        """So many more are done."""
+        self._done += done
+        if time.monotonic() - self._last >= PLAIN_EVERY or self._done == self._total:
+            self._last = time.monotonic()
+            self._console.print(f"{self._done} of {self._total or '?'} events done")
+
+
+class _Bar:
+    def __init__(self, progress: Progress, total: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task("events", total=total)
+
+    def advance(self, done: int) -> None:
+        self._progress.advance(self._task, done)
+
+
+@contextlib.contextmanager
+def progress(console: Console, total: int | None) -> Generator[ProgressLines | _Bar]:
+    """A bar on a terminal, plain lines elsewhere."""
+    if not console.is_terminal:
+        yield ProgressLines(console, total)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as shown:
+        yield _Bar(shown, total)

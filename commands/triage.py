@@ -1,0 +1,192 @@
+"""`classifier triage`: lines of events in, decided and delivered or waiting for a person, counted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Protocol
+
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from classifier.audit.history import History, Settled
+from classifier.errors import ClassifierError
+from classifier.values import JSON
+from workflows.events import Incoming, Rejected, StateOf, read_event
+from workflows.intake import Intake
+
+BATCH = 50
+IN_FLIGHT = 300
+POLL = 0.2
+STALLED_AFTER = 15.0
+
+
+class RunsEndedError(ClassifierError):
+    """Runs ended without a result: terminated, failed or cancelled by somebody."""
+
+    code = "RUNS_ENDED"
+
+
+class Progress(Protocol):
+    """Where progress is shown."""
+
+    def advance(self, done: int) -> None:
+        """So many more lines are done."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Summary:
+    """What became of a file of events.
+
+    Attributes:
+        events: Lines that were read.
+        started: New runs.
+        repeats: Events that had a run already.
+        rejected: Lines that hold no event.
+        routes: Delivered events by route.
+        reviews: Events that wait for a person.
+        reasons: Why they wait; one event may have several reasons.
+        decisions: Rows in the history for the new runs.
+        seconds: From the first line to the last settled event.
+    """
+
+    events: int = 0
+    started: int = 0
+    repeats: int = 0
+    rejected: list[Rejected] = field(default_factory=list[Rejected])
+    routes: Counter[str] = field(default_factory=Counter[str])
+    reviews: int = 0
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    decisions: int = 0
+    seconds: float = 0.0
+
+    @property
+    def per_second(self) -> float:
+        """New events a second."""
+        return self.started / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, JSON]:
+        """For machines."""
+        return {
+            "events": self.events,
+            "started": self.started,
+            "repeats": self.repeats,
+            "rejected": [{"line": rejected.line, "reason": rejected.reason} for rejected in self.rejected],
+            "routes": dict(self.routes.most_common()),
+            "reviews": self.reviews,
+            "reasons": dict(self.reasons.most_common()),
+            "decisions": self.decisions,
+            "seconds": round(self.seconds, 3),
+            "events_per_second": round(self.per_second, 1),
+        }
+
+
+class TriageRun:
+    """Feeds events to Temporal, a bounded number at a time, and follows them in the history.
+
+    Args:
+        intake: Starts runs.
+        history: Says how far they are.
+        client: Asked about runs that do not move.
+        tenant: Whose events they are.
+        state_of: What is asked about an event's data.
+        progress: Where progress is shown.
+    """
+
+    def __init__(
+        self,
+        *,
+        intake: Intake,
+        history: History,
+        client: Client,
+        tenant: str,
+        state_of: StateOf,
+        progress: Progress,
+    ) -> None:
+        self._intake = intake
+        self._history = history
+        self._client = client
+        self._tenant = tenant
+        self._state_of = state_of
+        self._progress = progress
+        self._open: set[str] = set()
+        self._moved = 0.0
+        self.summary = Summary()
+
+    async def run(self, lines: Iterable[bytes]) -> Summary:
+        """Returns when every event is delivered or waits for a person.
+
+        Raises:
+            RunsEndedError: Some runs were ended by somebody.
+            StoreUnavailable: The history does not answer.
+        """
+        began = self._moved = time.monotonic()
+        async for incoming in self._batches(lines):
+            await self._accept(incoming)
+            while len(self._open) > IN_FLIGHT - BATCH:
+                await self._follow()
+        while self._open:
+            await self._follow()
+        self.summary.seconds = time.monotonic() - began
+        return self.summary
+
+    async def _batches(self, lines: Iterable[bytes]) -> AsyncIterator[list[Incoming]]:
+        numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+        while batch := await asyncio.to_thread(lambda: list(islice(numbered, BATCH))):
+            yield list(self._read(batch))
+
+    def _read(self, batch: Sequence[tuple[int, bytes]]) -> Iterator[Incoming]:
+        for number, line in batch:
+            self.summary.events += 1
+            read = read_event(line, number, self._tenant, self._state_of)
+            if isinstance(read, Rejected):
+                self.summary.rejected.append(read)
+                self._progress.advance(1)
+            else:
+                yield read
+
+    async def _accept(self, incoming: list[Incoming]) -> None:
+        for started in await self._intake.accept(incoming):
+            if started.kind == "new":
+                self.summary.started += 1
+                self._open.add(started.workflow_id)
+            else:
+                self.summary.repeats += 1
+                self._progress.advance(1)
+
+    async def _follow(self) -> None:
+        known = await self._history.settled(self._tenant, list(self._open))
+        settled = {run: where for run, where in known.items() if where.delivered or where.waiting}
+        for workflow_id, where in settled.items():
+            self._count(where)
+            self._open.discard(workflow_id)
+        if settled:
+            self._moved = time.monotonic()
+            self._progress.advance(len(settled))
+        else:
+            await self._look_for_ended()
+            await asyncio.sleep(POLL)
+
+    def _count(self, where: Settled) -> None:
+        self.summary.decisions += where.action is not None
+        if where.delivered:
+            self.summary.routes[where.route or "-"] += 1
+        else:
+            self.summary.reviews += 1
+            self.summary.reasons.update(where.reasons)
+
+    async def _look_for_ended(self) -> None:
+        if time.monotonic() - self._moved < STALLED_AFTER:
+            return
+        self._moved = time.monotonic()
+        handles = [self._client.get_workflow_handle(workflow_id) for workflow_id in sorted(self._open)]
+        described = await asyncio.gather(*(handle.describe() for handle in handles))
+        ended = [run.id for run in described if run.status not in {None, WorkflowExecutionStatus.RUNNING}]
+        completed = WorkflowExecutionStatus.COMPLETED
+        lost = [run.id for run in described if run.id in ended and run.status != completed]
+        if lost:
+            raise RunsEndedError(f"{len(lost)} runs ended without a delivery, the first is {lost[0]}")

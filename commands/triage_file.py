@@ -1,0 +1,175 @@
+"""`classifier triage FILE`: opens everything, runs the file through, prints what happened."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import BinaryIO
+
+from classifier.audit.history import History
+from rich.console import Console
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+from classifier.app import App
+from classifier.errors import ConfigurationError
+from commands.show import counted, print_json, progress, table
+from commands.triage import Summary, TriageRun
+from worker import Service, Settings, app_of, opened, working
+from workflows.intake import Intake
+
+SHOWN_REJECTIONS = 20
+
+
+async def triage(
+    settings: Settings,
+    file: str,
+    *,
+    playbook: str | None,
+    tenant: str,
+    as_json: bool,
+    console: Console,
+) -> Summary:
+    """Runs a file, or standard input for "-", through a playbook.
+
+    Raises:
+        ConfigurationError: The file cannot be read, the playbook is unknown, or nothing can work on it.
+    """
+    declared = app_of(settings)
+    chosen = _playbook(declared, playbook)
+    with _lines(file) as (source, total):
+        async with opened(settings) as service, _worker(service, declared), _history(service) as history:
+            with progress(console, total) as shown:
+                run = TriageRun(
+                    intake=Intake(
+                        service.client, service.store, task_queue=settings.task_queue, playbook=chosen
+                    ),
+                    history=history,
+                    client=service.client,
+                    tenant=tenant,
+                    state_of=dict(declared.playbooks)[chosen].state_of,
+                    progress=shown,
+                )
+                summary = await run.run(source)
+            _print(summary, service, file, as_json=as_json)
+    return summary
+
+
+def _playbook(app: App, asked: str | None) -> str:
+    known = [key for key, _ in app.playbooks]
+    if asked is None and len(known) == 1:
+        return known[0]
+    if asked in known:
+        return asked
+    what = "names no playbook" if asked is None else f"there is no playbook {asked!r}"
+    raise ConfigurationError(f"{what}; use --playbook with one of: {', '.join(known) or 'none registered'}")
+
+
+@contextlib.contextmanager
+def _lines(file: str) -> Generator[tuple[BinaryIO, int | None]]:
+    if file == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with Path(file).open("rb") as source:
+            total = sum(1 for line in source if line.strip())
+            source.seek(0)
+            yield source, total
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
+
+
+@contextlib.asynccontextmanager
+async def _worker(service: Service, app: App) -> AsyncGenerator[None]:
+    """A worker of our own, unless somebody else's is there or is to be expected."""
+    if service.settings.embeds_temporal and not service.attached:
+        async with working(service, app):
+            yield
+        return
+    if not await _is_polled(service):
+        raise ConfigurationError(
+            f"no worker polls the queue {service.settings.task_queue!r}; start one with `classifier worker`"
+        )
+    yield
+
+
+async def _is_polled(service: Service) -> bool:
+    queue = await service.client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=service.client.namespace,
+            task_queue=TaskQueue(name=service.settings.task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+    )
+    return len(queue.pollers) > 0
+
+
+@contextlib.asynccontextmanager
+async def _history(service: Service) -> AsyncGenerator[History]:
+    history = History(service.database_url)
+    try:
+        yield history
+    finally:
+        await history.aclose()
+
+
+def _print(summary: Summary, service: Service, file: str, *, as_json: bool) -> None:
+    if as_json:
+        ui = service.addresses.temporal_ui
+        print_json({**summary.to_json(), "temporal_ui": ui})
+        return
+    console = Console()
+    if summary.routes:
+        console.print(counted("Delivered", "route", summary.routes))
+    if summary.reviews:
+        console.print(counted("Waiting for a person, and why", "reason", summary.reasons))
+    _print_rejections(console, summary)
+    _print_totals(console, summary)
+    _print_next(console, summary, service, file)
+
+
+def _print_rejections(console: Console, summary: Summary) -> None:
+    if not summary.rejected:
+        return
+    shown = summary.rejected[:SHOWN_REJECTIONS]
+    rows = [(str(rejected.line), rejected.reason) for rejected in shown]
+    more = len(summary.rejected) - len(shown)
+    title = f"Rejected lines: {len(summary.rejected)}" + (f", the first {len(shown)}" if more else "")
+    console.print(table(title, ["#line", "reason"], rows))
+
+
+def _print_totals(console: Console, summary: Summary) -> None:
+    rows = [
+        ("events read", str(summary.events)),
+        ("new runs", str(summary.started)),
+        ("known already, nothing done", str(summary.repeats)),
+        ("rejected", str(len(summary.rejected))),
+        ("delivered", str(summary.routes.total())),
+        ("waiting for review", str(summary.reviews)),
+        ("decisions recorded", str(summary.decisions)),
+    ]
+    if summary.started:
+        rows.append(("seconds", f"{summary.seconds:.1f}"))
+        rows.append(("events per second", f"{summary.per_second:.1f}"))
+    console.print(table("In total", ["", "#"], rows))
+
+
+def _print_next(console: Console, summary: Summary, service: Service, file: str) -> None:
+    ui = service.addresses.temporal_ui
+    if ui is not None:
+        note = "" if service.attached else " while `classifier up` runs"
+        console.print(f"\nTemporal UI: {ui}{note}", highlight=False)
+    commands = [
+        ("classifier history list", "what was decided"),
+        ("classifier history list --where 'injection >= 0.5'", "by what was answered"),
+        ("classifier review list", "what waits for a person"),
+        (f"classifier triage {file}", "again: every event is known, nothing is done twice"),
+    ]
+    if summary.started == 0:
+        commands = commands[:3]
+    console.print("\nNext:")
+    for command, why in commands:
+        console.print(f"  {command:<52} {why}", highlight=False, soft_wrap=True)
