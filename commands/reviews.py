@@ -84,7 +84,7 @@ async def _choose(service: Service, decision: Decision, choice: ReviewChoice) ->
     at = decision.coordinates
     handle = service.client.get_workflow_handle(at.workflow_id, run_id=at.run_id)
     try:
-        status: TriageStatus = await handle.execute_update(REVIEW, choice, result_type=TriageStatus)
+        status: TriageStatus = await handle.execute_update(REVIEW, choice, result_type=TriageStatus)  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
     except WorkflowUpdateFailedError as error:
         cause = error.cause
         message = cause.message if isinstance(cause, ApplicationError) else "the run did not take the choice"
@@ -95,6 +95,7 @@ async def _choose(service: Service, decision: Decision, choice: ReviewChoice) ->
                 f"the run of decision {decision.decision_id} has ended; nothing waits"
             ) from error
         raise
+    return status
 
 
 async def _waiting(history: History, tenant: str, playbook: str | None, limit: int) -> list[Decision]:

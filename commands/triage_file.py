@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import BinaryIO
 
-from classifier.audit.history import History
 from rich.console import Console
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from classifier.app import App
+from classifier.audit.history import History
 from classifier.errors import ConfigurationError
 from commands.show import counted, print_json, progress, table
 from commands.triage import Summary, TriageRun

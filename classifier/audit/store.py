@@ -1,7 +1,7 @@
 """The seams to where decisions are kept. Pure.
 
-`classifier.audit.postgres` implements them over PostgreSQL, `classifier.testing` in memory; one contract
-suite holds both.
+`classifier.audit.postgres` implements them over PostgreSQL, `classifier.audit.memory` in memory; one
+contract suite holds both.
 """
 
 from __future__ import annotations

@@ -1,0 +1,335 @@
+"""The audit store over PostgreSQL: acts as `classifier_writer`, which may INSERT and SELECT and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from itertools import groupby
+from typing import TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from classifier.audit.batching import Batcher
+from classifier.audit.engine import create_engine, is_about_data, set_tenant, sqlstate, store_errors
+from classifier.audit.escape import bounded, dumps, encode, escape, escape_optional, unescape
+from classifier.audit.inserts import (
+    INSERT_ACCEPTED,
+    INSERT_DECISIONS,
+    INSERT_EVENTS,
+    INSERT_QUARANTINE,
+    parameters,
+    quarantined,
+    released,
+)
+from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
+from classifier.audit.rows import Row, Rows, decision_of, keyed_hash, rows_of, utc
+from classifier.audit.sql import SELECT_DECISIONS
+from classifier.audit.tables import accepted_events, decisions, quarantine
+from classifier.decision import Decision
+from classifier.errors import ConfigurationError, DecisionMismatch, StoreError
+
+_ROWS_AT_ONCE = 500
+_CHARACTERS_AT_ONCE = 16_000_000
+_WRITERS = 2
+
+_Key: TypeAlias = tuple[datetime, uuid.UUID]
+
+
+class PostgresStore:
+    """Implements `classifier.audit.store.AuditStore`. Connects when first used, from one event loop.
+
+    Calls that come together share a transaction, so that many at once cost few commits. No connection is
+    held between statements' ends and the next call.
+
+    Args:
+        database_url: `postgresql://…`; the login must be allowed to SET ROLE classifier_writer.
+        hash_key: Keys the hashes of states and persons; the same in every process, and kept.
+        pool_size: Connections at most; further calls wait.
+        timeout: Seconds after which a call raises `StoreUnavailable`.
+    """
+
+    def __init__(
+        self, database_url: str, *, hash_key: bytes, pool_size: int = 5, timeout: float = 10.0
+    ) -> None:
+        if not hash_key:
+            raise ConfigurationError("the audit store needs a key for its hashes")
+        self._hash_key = hash_key
+        self._timeout = timeout
+        self._engine = create_engine(
+            database_url, role="classifier_writer", timeout=timeout, pool_size=pool_size
+        )
+        writers = min(_WRITERS, pool_size)
+        self._decisions = Batcher(self._flush, limit=_ROWS_AT_ONCE, concurrency=writers)
+        self._events = Batcher(self._flush_events, limit=_ROWS_AT_ONCE, concurrency=writers)
+
+    async def aclose(self) -> None:
+        """Finishes what is under way and closes the connections; the store can be used again."""
+        await self._decisions.drained()
+        await self._events.drained()
+        await self._engine.dispose()
+
+    async def find(
+        self, tenant: str, decided_at: datetime, decision_ids: Sequence[uuid.UUID]
+    ) -> Mapping[uuid.UUID, Decision]:
+        """The stored ones among `decision_ids`, quarantined ones included.
+
+        Raises:
+            StoreUnavailable: The store did not answer in time.
+        """
+        if not decision_ids:
+            return {}
+        keys = [(utc(decided_at), decision_id) for decision_id in decision_ids]
+        async with self._transaction("finding decisions") as connection:
+            stored = await _fetch(connection, tenant, keys)
+        return {decision_id: decision_of(row) for (_, decision_id), row in stored.items()}
+
+    async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
+        """Stores each decision unless its id is taken, and gives back what is stored, in the same order.
+
+        A time without a zone is taken to be UTC. What PostgreSQL refuses to store goes to quarantine, where
+        it counts as stored.
+
+        Raises:
+            DecisionMismatch: An id is taken by a decision of another processor, phase or state.
+            StoreUnavailable: The store did not answer in time; some may be stored, calling again is safe.
+        """
+        async with store_errors("recording decisions"), asyncio.timeout(self._timeout):
+            results = await self._decisions.submit(decisions)
+        for result in results:
+            if isinstance(result, StoreError):
+                raise result
+        return [result for result in results if isinstance(result, Decision)]
+
+    async def record_events(self, events: Sequence[HistoryEvent]) -> None:
+        """Stores each event unless its id is taken; errors as for `record`."""
+        async with store_errors("recording events"), asyncio.timeout(self._timeout):
+            results = await self._events.submit(events)
+        for result in results:
+            if result is not None:
+                raise result
+
+    async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
+        """Remembers which run each source event got; the first one stays. Errors as for `record`."""
+        rows = [_accepted_row(item) for item in accepted]
+        async with store_errors("accepting events"), asyncio.timeout(self._timeout):
+            await self._insert_by_tenant(INSERT_ACCEPTED, rows)
+
+    async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
+        """The already accepted ones among `events`; errors as for `find`."""
+        wanted = {(escape(event.tenant), bounded(event.source), bounded(event.id)): event for event in events}
+        found: dict[SourceEvent, AcceptedEvent] = {}
+        async with self._transaction("looking events up") as connection:
+            for tenant, group in groupby(sorted(wanted), key=lambda key: key[0]):
+                await set_tenant(connection, tenant)
+                for row in (await connection.execute(_select_accepted(list(group)))).mappings():
+                    event = wanted.get((row["tenant"], row["source"], row["event_id"]))
+                    if event is not None:
+                        found[event] = _accepted_of(event, dict(row))
+        return found
+
+    @asynccontextmanager
+    async def _transaction(self, what: str) -> AsyncGenerator[AsyncConnection]:
+        async with (
+            store_errors(what),
+            asyncio.timeout(self._timeout),
+            self._engine.begin() as connection,
+        ):
+            yield connection
+
+    async def _flush(self, batch: Sequence[Decision]) -> Sequence[Decision | StoreError]:
+        try:
+            async with store_errors("recording decisions"), asyncio.timeout(self._timeout):
+                return await self._write(batch)
+        except StoreError as error:
+            return [error] * len(batch)
+
+    async def _write(self, batch: Sequence[Decision]) -> list[Decision | StoreError]:
+        first: dict[_Key, Decision] = {}
+        for decision in batch:
+            first.setdefault(_key(decision), decision)
+        rows = {key: rows_of(decision, self._hash_key) for key, decision in first.items()}
+        new: set[_Key] = set()
+        # In one order everywhere, so that no two processes wait for each other's rows.
+        for chunk in _chunks(sorted(rows.values(), key=_order)):
+            new |= await self._insert(chunk)
+        stored = await self._taken(rows, new)
+        return [self._settled(decision, first, new, rows, stored) for decision in batch]
+
+    def _settled(
+        self,
+        decision: Decision,
+        first: Mapping[_Key, Decision],
+        new: set[_Key],
+        rows: Mapping[_Key, Rows],
+        stored: Mapping[_Key, Row],
+    ) -> Decision | StoreError:
+        key = _key(decision)
+        if key in new and first[key] is decision:
+            return decision
+        row = rows[key].decision if key in new else stored.get(key)
+        if row is None:
+            return StoreError(
+                f"decision {decision.decision_id} was neither stored nor found; it may be of another tenant"
+            )
+        same = (
+            row["phase"] == decision.phase
+            and row["processor_id"] == escape_optional(decision.processor_id)
+            and row["state_hash"] == keyed_hash(self._hash_key, decision.state)
+        )
+        if not same:
+            return DecisionMismatch(
+                f"decision {decision.decision_id} is on record for another processor, phase or state"
+            )
+        return first[key] if key in new else decision_of(row)
+
+    async def _taken(self, rows: Mapping[_Key, Rows], new: set[_Key]) -> dict[_Key, Row]:
+        taken = sorted((rows[key].decision["tenant"], key) for key in rows if key not in new)
+        stored: dict[_Key, Row] = {}
+        if not taken:
+            return stored
+        async with self._engine.begin() as connection:
+            for tenant, group in groupby(taken, key=lambda pair: pair[0]):
+                stored |= await _fetch(connection, unescape(tenant), [key for _, key in group])
+        return stored
+
+    async def _insert(self, rows: Sequence[Rows]) -> set[_Key]:
+        """Stores what it can, halving the batch around what is refused; the keys that were new."""
+        try:
+            return await self._insert_all(rows)
+        except DBAPIError as error:
+            if not is_about_data(error):
+                raise
+            refusal = sqlstate(error) or ""
+        if len(rows) == 1:
+            return await self._quarantine(rows[0], refusal)
+        half = len(rows) // 2
+        return await self._insert(rows[:half]) | await self._insert(rows[half:])
+
+    async def _insert_all(self, rows: Sequence[Rows]) -> set[_Key]:
+        new: set[_Key] = set()
+        async with self._engine.begin() as connection:
+            for tenant, group in groupby(rows, key=_tenant):
+                await set_tenant(connection, tenant)
+                inserted = await connection.execute(INSERT_DECISIONS, parameters(list(group)))
+                new.update((utc(moment), decision_id) for moment, decision_id in inserted)
+        return new
+
+    async def _quarantine(self, rows: Rows, refusal: str) -> set[_Key]:
+        async with self._engine.begin() as connection:
+            await set_tenant(connection, _tenant(rows))
+            # Refused before, or refused now: with the row in neither place it is new.
+            if await _fetch(connection, unescape(_tenant(rows)), [_row_key(rows)]):
+                return set()
+            inserted = await connection.execute(INSERT_QUARANTINE, quarantined(rows, refusal))
+            return {_row_key(rows)} if inserted.first() is not None else set()
+
+    async def _flush_events(self, batch: Sequence[HistoryEvent]) -> Sequence[StoreError | None]:
+        try:
+            async with store_errors("recording events"), asyncio.timeout(self._timeout):
+                await self._insert_by_tenant(INSERT_EVENTS, [_event_row(event) for event in batch])
+        except StoreError as error:
+            return [error] * len(batch)
+        return [None] * len(batch)
+
+    async def _insert_by_tenant(self, statement: sa.TextClause, rows: Iterable[Row]) -> None:
+        ordered = sorted(rows, key=lambda row: (row["tenant"], row["event_id"]))
+        async with self._engine.begin() as connection:
+            for tenant, group in groupby(ordered, key=lambda row: str(row["tenant"])):
+                await set_tenant(connection, tenant)
+                await connection.execute(statement, {"rows": dumps(list(group))})
+
+
+async def _fetch(connection: AsyncConnection, tenant: str, keys: Sequence[_Key]) -> dict[_Key, Row]:
+    await set_tenant(connection, escape(tenant))
+    moments, ids = [sorted(set(column)) for column in zip(*keys, strict=True)]
+    wanted = set(keys)
+    query = SELECT_DECISIONS.where(
+        decisions.c.tenant == escape(tenant),
+        decisions.c.decision_id == sa.any_(sa.literal(ids, sa.ARRAY(sa.Uuid))),
+        decisions.c.decided_at == sa.any_(sa.literal(moments, sa.ARRAY(sa.DateTime(timezone=True)))),
+    )
+    found: dict[_Key, Row] = {}
+    for row in (await connection.execute(query)).mappings():
+        found[utc(row["decided_at"]), row["decision_id"]] = dict(row)
+    missing = [key[1] for key in wanted if key not in found]
+    if missing:
+        query_kept = sa.select(quarantine.c.decided_at, quarantine.c.decision_id, quarantine.c.kept).where(
+            quarantine.c.decision_id == sa.any_(sa.literal(missing, sa.ARRAY(sa.Uuid)))
+        )
+        for moment, decision_id, kept in await connection.execute(query_kept):
+            rows = released(kept)
+            found[utc(moment), decision_id] = rows.decision | rows.contents
+    return {key: row for key, row in found.items() if key in wanted}
+
+
+def _chunks(rows: Iterable[Rows]) -> Iterable[list[Rows]]:
+    chunk: list[Rows] = []
+    size = 0
+    for item in rows:
+        characters = len(item.contents["state"])
+        if chunk and size + characters > _CHARACTERS_AT_ONCE:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(item)
+        size += characters
+    if chunk:
+        yield chunk
+
+
+def _key(decision: Decision) -> _Key:
+    return utc(decision.decided_at), decision.decision_id
+
+
+def _tenant(rows: Rows) -> str:
+    return str(rows.decision["tenant"])
+
+
+def _order(rows: Rows) -> tuple[str, str, str]:
+    return _tenant(rows), rows.decision["decision_id"], rows.decision["decided_at"]
+
+
+def _row_key(rows: Rows) -> _Key:
+    return datetime.fromisoformat(rows.decision["decided_at"]), uuid.UUID(rows.decision["decision_id"])
+
+
+def _event_row(event: HistoryEvent) -> Row:
+    return {
+        "event_id": str(event.event_id),
+        "at": utc(event.at).isoformat(),
+        "tenant": escape(event.tenant),
+        "kind": event.kind,
+        "workflow_id": escape(event.workflow_id),
+        "run_id": escape(event.run_id),
+        "decision_id": None if event.decision_id is None else str(event.decision_id),
+        "actor": escape_optional(event.actor),
+        "body": encode(event.body),
+    }
+
+
+def _accepted_row(item: AcceptedEvent) -> Row:
+    return {
+        "tenant": escape(item.event.tenant),
+        "source": bounded(item.event.source),
+        "event_id": bounded(item.event.id),
+        "workflow_id": escape(item.workflow_id),
+        "run_id": escape(item.run_id),
+        "accepted_at": utc(item.accepted_at).isoformat(),
+    }
+
+
+def _accepted_of(event: SourceEvent, row: Row) -> AcceptedEvent:
+    return AcceptedEvent(event, unescape(row["workflow_id"]), unescape(row["run_id"]), row["accepted_at"])
+
+
+def _select_accepted(keys: Sequence[tuple[str, str, str]]) -> sa.Select[tuple[object, ...]]:
+    sources, ids = [sorted({key[index] for key in keys}) for index in (1, 2)]
+    return sa.select(accepted_events).where(
+        accepted_events.c.tenant == keys[0][0],
+        accepted_events.c.source == sa.any_(sa.literal(sources, sa.ARRAY(sa.Text))),
+        accepted_events.c.event_id == sa.any_(sa.literal(ids, sa.ARRAY(sa.Text))),
+    )
