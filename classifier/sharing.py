@@ -57,7 +57,7 @@ class Group:
 
     async def asked(self, member: int, others: Sequence[int], request: DecisionRequest) -> _Asked:
         """What was answered: to a request sent earlier for `member` as well, else to a new one."""
-        state = digest(request.state)
+        state = request.state if isinstance(request.state, str) else digest(request.state)
         waiting = self._waiting.get(state, [])
         found = next((asked for asked in waiting if member in asked.unread), None)
         if found is None:

@@ -130,6 +130,8 @@ class Stage:
             for part in self._hold.release(everything=True):
                 self._raise_if_stopped()
                 yield part
+            if isinstance(self._source_error, asyncio.CancelledError):
+                raise Stopped
             if self._source_error is not None:
                 raise self._source_error
         finally:
@@ -142,11 +144,10 @@ class Stage:
                 while len(self._waiting) >= MAX_BACKLOG:
                     self._room.clear()
                     await self._room.wait()
-        except asyncio.CancelledError as error:
-            self._source_error = error
-            raise
-        except Exception as error:  # noqa: BLE001 - raised to the reader, after what came before it
-            self._source_error = error
+        except BaseException as error:
+            self._source_error = error  # raised to the reader, after what came before it
+            if not isinstance(error, Exception):
+                raise
         finally:
             self._flush()
             self._ended = True

@@ -6,8 +6,9 @@
                 case TextDelta(text): print(text, end="")
                 case End(): part.raise_unless_finished()
 
-Parts that are not a `TextDelta` pass untouched and in order, and count in no window. Windows span them, so a
-term around a tool call is seen as one. State belongs to one guard; nothing is shared between streams.
+Parts that are not a `TextDelta` pass untouched and in order, so they wait for the text before them, and
+count in no window. Windows span them: a term around a tool call is seen as one. State belongs to one guard;
+nothing is shared between streams.
 """
 
 from __future__ import annotations

