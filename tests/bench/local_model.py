@@ -1,4 +1,4 @@
-"""What the local model can and cannot do, on labelled test rows: `python -m tests.bench.local_model [--out DIR]`."""
+"""What the local model can do, on labelled rows: `python -m tests.bench.local_model [--out DIR]`."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class ScoreFigures:
 
 @dataclass(frozen=True, slots=True)
 class BooleanFigures:
-    """How well the injection head separates, and what it flags at one half."""
+    """How well the injection head separates and what it flags at 0.5; None where a side has no rows."""
 
     rows: int
-    auc: float
-    recall: float
-    false_positive_rate: float
+    auc: float | None
+    recall: float | None
+    false_positive_rate: float | None
     cpu_ms: float
 
 
@@ -91,12 +91,14 @@ async def answers_to(
     question: Question,
     options: Mapping[str, JSON] | None = None,
 ) -> tuple[list[Answer], float]:
-    """Answers in order, and milliseconds of CPU per text; the question is compiled before the clock starts."""
+    """Answers in order, and milliseconds of CPU per text; the question is compiled beforehand."""
     await model.decide(DecisionRequest("a first text", {"q": question}, options or {}))
     started = time.process_time()
     requests = [DecisionRequest(row["text"], {"q": question}, options or {}) for row in rows]
     responses = await asyncio.gather(*map(model.decide, requests))
-    return [response.answers["q"] for response in responses], (time.process_time() - started) * 1000 / len(rows)
+    return [response.answers["q"] for response in responses], (time.process_time() - started) * 1000 / len(
+        rows
+    )
 
 
 async def choice_figures(
@@ -113,7 +115,9 @@ async def choice_figures(
     )
 
 
-async def score_figures(model: LocalModel, rows: Sequence[Mapping[str, Any]], question: Score) -> ScoreFigures:
+async def score_figures(
+    model: LocalModel, rows: Sequence[Mapping[str, Any]], question: Score
+) -> ScoreFigures:
     """Spearman's correlation with the labels."""
     answers, cpu_ms = await answers_to(model, rows, question)
     scores = [cast("ScoreAnswer", answer).score for answer in answers]
@@ -126,7 +130,7 @@ async def injection_figures(model: LocalModel, rows: Sequence[Mapping[str, Any]]
     scores = [cast("BooleanAnswer", answer).probability for answer in answers]
     hits = [score for score, row in zip(scores, rows, strict=True) if row["label"] == "injection"]
     misses = [score for score, row in zip(scores, rows, strict=True) if row["label"] != "injection"]
-    area = auc(scores, [row["label"] == "injection" for row in rows]) if hits and misses else float("nan")
+    area = auc(scores, [row["label"] == "injection" for row in rows]) if hits and misses else None
     return BooleanFigures(len(rows), area, _share(hits), _share(misses), cpu_ms)
 
 
@@ -138,7 +142,9 @@ async def measure(model: LocalModel) -> dict[str, ChoiceFigures | ScoreFigures |
             "clinc150": await choice_figures(model, rows_of("clinc150"), domains()),
             "review_sentiment": await score_figures(model, rows_of("review_sentiment"), MOOD),
             "injection": await injection_figures(model, rows_of("prompt_injection")),
-            "injection_hard": await injection_figures(model, rows_of("prompt_injection", file="hard_bastion")),
+            "injection_hard": await injection_figures(
+                model, rows_of("prompt_injection", file="hard_bastion")
+            ),
             "injection_on_banking77": await injection_figures(model, rows_of("banking77")),
         }
     finally:
@@ -157,7 +163,7 @@ def main(arguments: Sequence[str]) -> int:
     }
     for encoder, sets in body.items():
         for name, figures in sets.items():
-            shown = "  ".join(f"{key} {value:.3g}" for key, value in figures.items())
+            shown = "  ".join(f"{key} {value:.3g}" for key, value in figures.items() if value is not None)
             print(f"{encoder:8} {name:24} {shown}")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -170,8 +176,8 @@ def _choice(path: str, instructions: str) -> Choice[str]:
     return Choice(options, instructions)
 
 
-def _share(scores: Sequence[float]) -> float:
-    return sum(score >= 0.5 for score in scores) / len(scores) if scores else float("nan")
+def _share(scores: Sequence[float]) -> float | None:
+    return sum(score >= 0.5 for score in scores) / len(scores) if scores else None
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from embedded.stack import Stack
+from tests.embedded.helpers import leave_traces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -19,6 +21,22 @@ def home() -> Generator[Path]:
     """An empty state folder whose parents every account may enter, unlike those of `tmp_path`."""
     with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="package")
+async def template() -> AsyncGenerator[Path]:
+    """A stopped state folder with one row and one open workflow, made once since `initdb` takes its time."""
+    with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
+        async with Stack(Path(folder)) as stack:
+            await leave_traces(stack.addresses)
+        yield Path(folder)
+
+
+@pytest.fixture
+def used(home: Path, template: Path) -> Path:
+    """A state folder of its own for this test, with the traces of an earlier stack."""
+    subprocess.run(["cp", "-a", f"{template}/.", str(home)], check=True)
+    return home
 
 
 @pytest.fixture(scope="module")

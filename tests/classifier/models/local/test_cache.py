@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from classifier.models.local.encoder import Floats, SparrowEncoder
+    from classifier.models.local.encoder import Family, Floats, SparrowEncoder
 
 TEXTS = ["lost card", "stolen phone"]
 
@@ -24,7 +24,8 @@ class CountingEncoder:
 
     def __init__(self, inner: SparrowEncoder, name: str = "counted") -> None:
         self._inner = inner
-        self.name, self.family, self.dimensions = name, inner.family, inner.dimensions
+        self.family: Family = inner.family
+        self.name, self.dimensions = name, inner.dimensions
         self.encoded = 0
 
     def encode(self, texts: Sequence[str]) -> Floats:
@@ -59,7 +60,9 @@ def test_a_damaged_file_is_written_anew(
     path = next(tmp_path.iterdir())
     whole = path.read_bytes()
     path.write_bytes(whole[:-100] if damage is None else damage)
-    np.testing.assert_array_equal(VectorCache(CountingEncoder(sparrow_encoder), tmp_path).vectors(TEXTS), good)
+    np.testing.assert_array_equal(
+        VectorCache(CountingEncoder(sparrow_encoder), tmp_path).vectors(TEXTS), good
+    )
     assert path.read_bytes() == whole
 
 
@@ -67,7 +70,9 @@ def test_a_file_with_other_numbers_is_written_anew(tmp_path: Path, sparrow_encod
     good = VectorCache(CountingEncoder(sparrow_encoder), tmp_path).vectors(TEXTS)
     path = next(tmp_path.iterdir())
     np.save(path, good * np.float32("nan"))
-    np.testing.assert_array_equal(VectorCache(CountingEncoder(sparrow_encoder), tmp_path).vectors(TEXTS), good)
+    np.testing.assert_array_equal(
+        VectorCache(CountingEncoder(sparrow_encoder), tmp_path).vectors(TEXTS), good
+    )
 
 
 def test_a_folder_that_cannot_be_written_costs_no_answer(

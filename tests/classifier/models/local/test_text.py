@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from classifier.models.local.phrases import described, plain, split_phrases
 from classifier.models.local.text import cut, text_of
+
+if TYPE_CHECKING:
+    from classifier.values import State
 
 
 def test_text_is_read_as_it_is() -> None:
@@ -11,7 +16,7 @@ def test_text_is_read_as_it_is() -> None:
 
 
 def test_of_json_the_string_leaves_are_read_in_order() -> None:
-    state = {"subject": "Card", "id": 7, "thread": [{"text": "lost"}, {"text": " "}, None, True]}
+    state: State = {"subject": "Card", "id": 7, "thread": [{"text": "lost"}, {"text": " "}, None, True]}
     assert text_of(state) == "Card\nlost"
 
 

@@ -1,0 +1,1 @@
+"""Small apps for `--app`, and workers that die on purpose."""
