@@ -25,8 +25,11 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## measure, in ratios; see docs/performance.md
+bench: $(VENV)/.dev ## run every benchmark; `make bench-stream` and so on run one
 	$(BIN)/python -m tests.bench $(ARGS)
+
+bench-%: $(VENV)/.dev
+	$(BIN)/python -m tests.bench $* $(ARGS)
 
 constraints: $(VENV)/.dev ## pin the newest versions of everything
 	$(PIP) install uv

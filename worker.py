@@ -25,6 +25,7 @@ from activities.deliver import DeliveryActivities
 from classifier.app import App, ResolvedApp, load_app
 from classifier.audit.postgres import PostgresStore
 from classifier.audit.schema import upgrade
+from classifier.audit.store import AuditStore
 from classifier.errors import ConfigurationError
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from embedded.stack import Addresses, Stack, running
@@ -42,7 +43,9 @@ WORKFLOW_MODULES = (
     "classifier.decision_json",
     "workflows.messages",
     "workflows.options",
+    "workflows.triage",
 )
+"""Loaded once for all runs; importing them anew would cost each run 9 ms. A test runs them without this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class Settings:
             home=default_home(environ),
             app=environ.get("CLASSIFIER_APP") or DEFAULT_APP,
             task_queue=environ.get("CLASSIFIER_TASK_QUEUE") or DEFAULT_TASK_QUEUE,
-            concurrency=_whole_number(environ, "CLASSIFIER_CONCURRENCY", DEFAULT_CONCURRENCY),
+            concurrency=_concurrency(environ.get("CLASSIFIER_CONCURRENCY")),
             temporal=_temporal(environ),
             database_url=environ.get("DATABASE_URL") or None,
             hash_key=key.encode() if key else None,
@@ -118,7 +121,7 @@ class Service:
     addresses: Addresses
     attached: bool
     database_url: str = field(repr=False)
-    store: PostgresStore
+    store: AuditStore
     temporal: Client | None
     stack: Stack | None
 
@@ -273,8 +276,11 @@ def _temporal(environ: Mapping[str, str]) -> ClientConnectConfig:
         raise ConfigurationError(f"the Temporal profile cannot be read: {error}") from error
 
 
-def _whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
-    given = environ.get(name) or str(default)
+def _concurrency(given: str | None) -> int:
+    if not given:
+        return DEFAULT_CONCURRENCY
     if not given.isdecimal() or int(given) < 1:
-        raise ConfigurationError(f"{name} is {given!r}; it must be a whole number of at least 1")
+        raise ConfigurationError(
+            f"CLASSIFIER_CONCURRENCY is {given!r}; it must be a whole number of at least 1"
+        )
     return int(given)

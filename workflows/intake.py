@@ -57,9 +57,9 @@ class Intake:
             StoreUnavailable: The store did not answer; some runs may exist, accepting again is safe.
             temporalio.service.RPCError: Temporal did not answer; likewise.
         """
-        unique = {event.source: event for event in incoming}
+        unique = {event.source: event for event in reversed(incoming)}
         known = await self._store.accepted(list(unique))
-        fresh = [event for source, event in unique.items() if source not in known]
+        fresh = [event for source, event in reversed(unique.items()) if source not in known]
         started = await asyncio.gather(*(self._start(event) for event in fresh))
         await self._store.accept([accepted for accepted, _ in started])
         kinds: dict[SourceEvent, Kind] = {accepted.event: kind for accepted, kind in started}
@@ -77,6 +77,7 @@ class Intake:
                 task_queue=self._task_queue,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 result_type=TriageStatus,
+                request_eager_start=True,
             )
         except WorkflowAlreadyStartedError as error:
             return AcceptedEvent(source, workflow_id, error.run_id or "", datetime.now(UTC)), "repeat"
