@@ -34,7 +34,8 @@ from workflows.triage import TriageWorkflow
 
 DEFAULT_APP = "classifier.default_app:app"
 DEFAULT_TASK_QUEUE = "classifier"
-DEFAULT_CONCURRENCY = 50
+DEFAULT_CONCURRENCY = 24
+"""Fills the local model's batches; what waits in a worker heartbeats, what waits in Temporal is free."""
 GRACE = timedelta(seconds=20)
 """How long calls in flight may finish after SIGTERM; a container's own grace must be longer."""
 

@@ -66,11 +66,13 @@ class PostgresStore:
         writers = min(_WRITERS, pool_size)
         self._decisions = Batcher(self._flush, limit=_ROWS_AT_ONCE, concurrency=writers)
         self._events = Batcher(self._flush_events, limit=_ROWS_AT_ONCE, concurrency=writers)
+        self._acceptances = Batcher(self._flush_acceptances, limit=_ROWS_AT_ONCE, concurrency=writers)
 
     async def aclose(self) -> None:
         """Finishes what is under way and closes the connections; the store can be used again."""
         await self._decisions.drained()
         await self._events.drained()
+        await self._acceptances.drained()
         await self._engine.dispose()
 
     async def find(
@@ -108,16 +110,12 @@ class PostgresStore:
     async def record_events(self, events: Sequence[HistoryEvent]) -> None:
         """Stores each event unless its id is taken; errors as for `record`."""
         async with store_errors("recording events"), asyncio.timeout(self._timeout):
-            results = await self._events.submit(events)
-        for result in results:
-            if result is not None:
-                raise result
+            _raise_first(await self._events.submit(events))
 
     async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
         """Remembers which run each source event got; the first one stays. Errors as for `record`."""
-        rows = [_accepted_row(item) for item in accepted]
         async with store_errors("accepting events"), asyncio.timeout(self._timeout):
-            await self._insert_by_tenant(INSERT_ACCEPTED, rows)
+            _raise_first(await self._acceptances.submit(accepted))
 
     async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
         """The already accepted ones among `events`; errors as for `find`."""
@@ -229,12 +227,18 @@ class PostgresStore:
             return {_row_key(rows)} if inserted.first() is not None else set()
 
     async def _flush_events(self, batch: Sequence[HistoryEvent]) -> Sequence[StoreError | None]:
+        return await self._flush_rows(INSERT_EVENTS, [_event_row(event) for event in batch])
+
+    async def _flush_acceptances(self, batch: Sequence[AcceptedEvent]) -> Sequence[StoreError | None]:
+        return await self._flush_rows(INSERT_ACCEPTED, [_accepted_row(item) for item in batch])
+
+    async def _flush_rows(self, statement: sa.TextClause, rows: list[Row]) -> Sequence[StoreError | None]:
         try:
             async with store_errors("recording events"), asyncio.timeout(self._timeout):
-                await self._insert_by_tenant(INSERT_EVENTS, [_event_row(event) for event in batch])
+                await self._insert_by_tenant(statement, rows)
         except StoreError as error:
-            return [error] * len(batch)
-        return [None] * len(batch)
+            return [error] * len(rows)
+        return [None] * len(rows)
 
     async def _insert_by_tenant(self, statement: sa.TextClause, rows: Iterable[Row]) -> None:
         ordered = sorted(rows, key=lambda row: (row["tenant"], row["event_id"]))
@@ -242,6 +246,12 @@ class PostgresStore:
             for tenant, group in groupby(ordered, key=lambda row: str(row["tenant"])):
                 await set_tenant(connection, tenant)
                 await connection.execute(statement, {"rows": dumps(list(group))})
+
+
+def _raise_first(results: Iterable[StoreError | None]) -> None:
+    for result in results:
+        if result is not None:
+            raise result
 
 
 async def _fetch(connection: AsyncConnection, tenant: str, keys: Sequence[_Key]) -> dict[_Key, Row]:

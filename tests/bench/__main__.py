@@ -18,11 +18,14 @@ PARTS = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswi
 def main() -> None:
     """Each part in a process of its own, one after another."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("names", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
+    arguments.add_argument("names", nargs="*", default=PARTS, help=", ".join(PARTS))
     arguments.add_argument("--out", type=Path, help="where each part writes its JSON")
     given = arguments.parse_args()
+    unknown = sorted(set(given.names) - set(PARTS))
+    if unknown:
+        arguments.error(f"there is no benchmark {', '.join(unknown)}; there is {', '.join(PARTS)}")
     print(f"{platform.platform()}, Python {platform.python_version()}\n", flush=True)
-    failed = [part for part in given.names or PARTS if not _run(part, given.out)]
+    failed = [part for part in given.names if not _run(part, given.out)]
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
