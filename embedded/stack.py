@@ -12,10 +12,11 @@ import asyncio
 import logging
 import os
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from embedded.errors import EmbeddedError
+from embedded.errors import EmbeddedError, not_installed
 from embedded.lock import FolderLock, is_held_by
 from embedded.postgres import Postgres, database_url
 from embedded.state import LOOPBACK, Part, Record, StateFolder
@@ -136,11 +137,11 @@ class Stack:
                 return Postgres(self._folder)
             case "temporal":
                 program = find_temporal()
-                return (
-                    TemporalServer(self._folder, program)
-                    if program
-                    else DownloadedTemporalServer(self._folder)
-                )
+                if program is not None:
+                    return TemporalServer(self._folder, program)
+                if sys.platform != "win32":  # elsewhere the wheel exists; a download may take for ever
+                    raise not_installed("Temporal")
+                return DownloadedTemporalServer(self._folder)
 
     async def _start(self) -> None:
         await self._start_servers()
