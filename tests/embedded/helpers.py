@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from embedded.account import Account
 
 ROOT = Path(__file__).parents[2]
-WORKFLOW_ID = "survivor"
 PATIENCE = 30
 
 
@@ -43,28 +42,30 @@ async def connected(addresses: Addresses) -> AsyncGenerator[asyncpg.Connection[a
         await connection.close()
 
 
-async def leave_traces(addresses: Addresses) -> None:
-    """One committed row and one open workflow."""
+async def leave_traces(addresses: Addresses, number: int = 1) -> None:
+    """One more committed row and one more open workflow."""
     async with connected(addresses) as connection:
-        await connection.execute("CREATE TABLE IF NOT EXISTS traces (id int); INSERT INTO traces VALUES (1)")
+        await connection.execute("CREATE TABLE IF NOT EXISTS traces (id int)")
+        await connection.execute("INSERT INTO traces VALUES ($1)", number)
     client = await Client.connect(addresses.temporal_address or "")
-    await client.start_workflow("Anything", id=WORKFLOW_ID, task_queue="nobody-polls-this")
+    await client.start_workflow("Anything", id=f"trace-{number}", task_queue="nobody-polls-this")
 
 
-async def find_traces(addresses: Addresses) -> bool:
-    """Whether the row and the open workflow are there."""
+async def find_traces(addresses: Addresses, number: int = 1) -> bool:
+    """Whether all rows and open workflows up to this number are there, once."""
     async with connected(addresses) as connection:
-        rows = await connection.fetchval("SELECT count(*) FROM traces")
+        rows = [row["id"] for row in await connection.fetch("SELECT id FROM traces ORDER BY id")]
     client = await Client.connect(addresses.temporal_address or "")
-    description = await client.get_workflow_handle(WORKFLOW_ID).describe()
-    return rows == 1 and description.status is WorkflowExecutionStatus.RUNNING
+    numbers = range(1, number + 1)
+    found = [await client.get_workflow_handle(f"trace-{each}").describe() for each in numbers]
+    return rows == list(numbers) and {each.status for each in found} == {WorkflowExecutionStatus.RUNNING}
 
 
 async def until(true: Callable[[], bool]) -> None:
     """Return as soon as something outside this process is so, of which no event tells."""
     async with asyncio.timeout(PATIENCE):
         while not true():
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
 
 
 def servers(home: Path) -> dict[str, psutil.Process]:

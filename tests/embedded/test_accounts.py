@@ -74,12 +74,11 @@ async def test_as_root_the_database_runs_as_somebody_else_and_no_mode_changes(cl
 
 
 @needs_root
-async def test_root_serves_the_database_of_a_plain_user_as_that_user(home: Path) -> None:
-    (home / "postgres").mkdir()
-    os.chown(home / "postgres", PLAIN.uid, PLAIN.gid)
-    home.chmod(0o711)
-    async with Stack(home, temporal=False):
-        assert [each.uids().real for each in servers(home).values()] == [PLAIN.uid]
+async def test_root_serves_the_database_of_a_plain_user_as_that_user(used: Path) -> None:
+    for path in (used / "postgres", *(used / "postgres").rglob("*")):
+        os.chown(path, PLAIN.uid, PLAIN.gid)
+    async with Stack(used, temporal=False):
+        assert {each.uids().real for each in servers(used).values()} == {PLAIN.uid}
 
 
 @needs_root

@@ -11,7 +11,7 @@ from embedded.errors import EmbeddedError
 from embedded.state import StateFolder
 from embedded.temporal_server import DownloadedTemporalServer
 from embedded.wheels import find_temporal
-from tests.embedded.helpers import WORKFLOW_ID, servers
+from tests.embedded.helpers import servers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +24,12 @@ async def test_the_sdk_s_own_server_keeps_workflows_and_prints_nothing(
     server = DownloadedTemporalServer(folder, find_temporal())
     await server.start()
     client = await Client.connect(f"127.0.0.1:{folder.read_record().temporal_port}")
-    await client.start_workflow("Anything", id=WORKFLOW_ID, task_queue="nobody-polls-this")
+    await client.start_workflow("Anything", id="survivor", task_queue="nobody-polls-this")
     await server.stop()
     await server.start()
     try:
         client = await Client.connect(f"127.0.0.1:{folder.read_record().temporal_port}")
-        assert (await client.get_workflow_handle(WORKFLOW_ID).describe()).id == WORKFLOW_ID
+        assert (await client.get_workflow_handle("survivor").describe()).id == "survivor"
     finally:
         await server.stop()
     assert servers(home) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from embedded.stack import Stack, running
 from embedded.state import StateFolder, free_port
 from embedded.temporal_server import Ports, TemporalServer
 from embedded.wheels import find_postgres, find_temporal
-from tests.embedded.helpers import PATIENCE, find_traces, owner, servers, until
+from tests.embedded.helpers import PATIENCE, find_traces, leave_traces, owner, servers, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,17 +29,19 @@ NAMES = {"postgres": "PostgreSQL", "temporal": "Temporal's dev server"}
 @pytest.mark.parametrize("program", NAMES)
 async def test_a_killed_server_is_named_and_the_next_start_has_all(used: Path, program: str) -> None:
     async with Stack(used) as stack:
+        await leave_traces(stack.addresses, 2)
         servers(used)[program].kill()
         with pytest.raises(EmbeddedError, match=f"^{NAMES[program]} has stopped unexpectedly: "):
             await asyncio.wait_for(stack.watch(), PATIENCE)
     assert servers(used) == {}
     async with Stack(used) as stack:
-        assert await find_traces(stack.addresses)
+        assert await find_traces(stack.addresses, 2)
 
 
 async def test_a_killed_owner_is_followed_by_its_servers_and_the_next_start_has_all(used: Path) -> None:
     with owner(used) as other:
         left = list(servers(used).values())
+        await leave_traces(other.addresses, 2)
         other.kill()
     assert running(used) is None
     if sys.platform == "linux":
@@ -48,16 +49,17 @@ async def test_a_killed_owner_is_followed_by_its_servers_and_the_next_start_has_
         assert alive == []
     async with Stack(used) as stack:
         assert stack.addresses == other.addresses
-        assert await find_traces(stack.addresses)
+        assert await find_traces(stack.addresses, 2)
 
 
 async def test_orphans_are_stopped_before_the_next_start(used: Path) -> None:
-    with contextlib.ExitStack() as closing:
-        orphans = [closing.enter_context(each) for each in _orphans(used)]
-        await until(lambda: all(_serves(used, each.pid) for each in orphans))
-        async with Stack(used) as stack:
-            assert await find_traces(stack.addresses)
-            assert [each.poll() is None for each in orphans] == [False, False]
+    orphans = await _orphans(used)
+    await until(lambda: all(_serves(used, each.pid) for each in orphans))
+    async with Stack(used) as stack:
+        assert await find_traces(stack.addresses)
+        assert not {each.pid for each in orphans} & {each.pid for each in servers(used).values()}
+    for each in orphans:
+        await each.wait()
 
 
 async def test_a_stale_pid_file_that_names_a_living_stranger_is_no_obstacle(used: Path) -> None:
@@ -106,7 +108,7 @@ async def test_a_database_of_another_major_version_is_refused_with_one_sentence(
             pass
 
 
-def _orphans(home: Path) -> list[subprocess.Popen[bytes]]:
+async def _orphans(home: Path) -> list[asyncio.subprocess.Process]:
     """Both servers as they would be left where nothing ties them to us."""
     folder = StateFolder(home)
     cluster = locate(folder)
@@ -114,14 +116,13 @@ def _orphans(home: Path) -> list[subprocess.Popen[bytes]]:
     user: dict[str, Any] = {} if account is None else {"user": account.uid, "group": account.gid}
     program = find_temporal()
     assert program
-    ports = Ports(free_port(), free_port())
-    temporal: subprocess.Popen[bytes] = subprocess.Popen(
-        TemporalServer(folder, program)._arguments(ports), stdout=subprocess.DEVNULL
-    )
+    start = asyncio.create_subprocess_exec
+    quiet = subprocess.DEVNULL
+    arguments = TemporalServer(folder, program)._arguments(Ports(free_port(), free_port()))
+    temporal = await start(*arguments, stdout=quiet, stderr=quiet)
     folder.update_record(temporal_pid=temporal.pid)
-    postgres: subprocess.Popen[bytes] = subprocess.Popen(
-        _postgres(cluster, find_postgres(), free_port()), cwd="/", **user
-    )
+    arguments = _postgres(cluster, find_postgres(), free_port())
+    postgres = await start(*arguments, cwd="/", stdout=quiet, stderr=quiet, **user)
     return [postgres, temporal]
 
 

@@ -14,7 +14,7 @@ import pytest
 from embedded.errors import EmbeddedError
 from embedded.stack import Addresses, Stack, running
 from embedded.state import LOOPBACK, StateFolder
-from tests.embedded.helpers import connected, find_traces, leave_traces, owner, servers, until
+from tests.embedded.helpers import connected, find_traces, owner, servers, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,17 +89,22 @@ async def test_a_second_up_on_the_same_folder_is_refused_with_one_sentence(share
     assert running(shared.home) == shared.addresses
 
 
-async def test_a_later_start_is_quick_and_keeps_data_and_ports(home: Path) -> None:
-    async with Stack(home) as first:
-        before = first.addresses
-        await leave_traces(before)
-    assert running(home) is None
-    assert servers(home) == {}
+async def test_a_later_start_is_quick_and_keeps_data_and_ports(used: Path) -> None:
+    before = StateFolder(used).read_record()
     begin = time.perf_counter()
-    async with Stack(home) as second:
+    async with Stack(used) as stack:
         assert time.perf_counter() - begin < 5
-        assert second.addresses == before
-        assert await find_traces(second.addresses)
+        assert await find_traces(stack.addresses)
+        during = StateFolder(used).read_record()
+        assert running(used) == stack.addresses
+    assert running(used) is None
+    assert servers(used) == {}
+    assert StateFolder(used).read_record() == before
+    assert (during.temporal_port, during.ui_port, during.postgres_port) == (
+        before.temporal_port,
+        before.ui_port,
+        before.postgres_port,
+    )
 
 
 async def test_ports_of_last_time_that_are_taken_are_replaced(used: Path) -> None:
@@ -141,11 +146,11 @@ async def test_an_error_inside_leaves_no_process_behind(used: Path) -> None:
 
 
 @pytest.mark.parametrize("wait", ["while it starts", "while it runs"])
-async def test_cancellation_leaves_no_process_behind(home: Path, wait: str) -> None:
+async def test_cancellation_leaves_no_process_behind(used: Path, wait: str) -> None:
     entered = asyncio.Event()
 
     async def use() -> None:
-        async with Stack(home) as stack:
+        async with Stack(used) as stack:
             entered.set()
             await stack.watch()
 
@@ -153,12 +158,12 @@ async def test_cancellation_leaves_no_process_behind(home: Path, wait: str) -> N
     if wait == "while it runs":
         await entered.wait()
     else:
-        await until(lambda: bool(servers(home)))
+        await until(lambda: bool(servers(used)))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert servers(home) == {}
-    assert running(home) is None
+    assert servers(used) == {}
+    assert running(used) is None
 
 
 async def test_ctrl_c_stops_everything(used: Path) -> None:
