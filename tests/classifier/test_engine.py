@@ -1,3 +1,5 @@
+"""Processors over messages: order, outcomes, records, retries, cancellation."""
+
 from __future__ import annotations
 
 import asyncio

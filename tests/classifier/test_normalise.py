@@ -1,3 +1,5 @@
+"""Look-alikes, format characters and full-width letters before judging."""
+
 from __future__ import annotations
 
 import unicodedata

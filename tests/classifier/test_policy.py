@@ -1,3 +1,5 @@
+"""What `on_result` may do: abort, filter, misuse, and what becomes of its errors."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""Declaring a processor: rows P01 to P07 of the contract, and every option's bounds."""
+
 from __future__ import annotations
 
 import math
@@ -76,7 +78,7 @@ async def test_p05_a_name_resolves_to_the_registered_classifier_in_every_app() -
         app = App(classifiers=[registered], processors=[processor(classifier="safety")]).resolve({})
         found = app.processors["classifier"]
         assert found is app.processors["classifier"]
-        assert found.classifier is registered
+        assert found.classifier is app.classifiers["safety"]
         tried = await try_messages([found], ["bad"])
         assert tried.verdict.outcome == "aborted"
 

@@ -1,3 +1,5 @@
+"""Consecutive processors on one model share a request; each keeps its own decision."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

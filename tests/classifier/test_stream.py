@@ -1,3 +1,5 @@
+"""The stream guard: what is judged, what is released, and in which order."""
+
 from __future__ import annotations
 
 import asyncio

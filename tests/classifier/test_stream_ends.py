@@ -1,3 +1,5 @@
+"""How a guarded stream ends: exactly one terminal event, whatever happens."""
+
 from __future__ import annotations
 
 import asyncio

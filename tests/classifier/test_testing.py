@@ -1,3 +1,5 @@
+"""The helpers that ship for users' own tests."""
+
 from __future__ import annotations
 
 import subprocess
