@@ -3,12 +3,14 @@
     python -m tests.bench.triage [--events N] [--out FOLDER]
 
 Runs `classifier triage` in a fresh state folder and adds up the CPU of its process (command line, worker and
-local model), of Temporal and of PostgreSQL.
+local model), of Temporal and of PostgreSQL. The yardstick, in the same run: as many workflows with one
+activity that does nothing, on the same dev server.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import subprocess
@@ -20,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.bench._noop import noop_rate
 
 TICKETS = Path(__file__).parents[2] / "examples" / "tickets.jsonl"
 
@@ -86,6 +90,11 @@ def main() -> None:
     arguments.add_argument("--out", type=Path)
     given = arguments.parse_args()
     found = measure(given.events)
+    found["noop_per_second"] = round(asyncio.run(noop_rate(given.events)), 1)
+    found["ratio_to_noop"] = round(found["events_per_second"] / found["noop_per_second"], 2)
+    print(
+        f"{found['ratio_to_noop']:.2f} x of no-op workflows, which reach {found['noop_per_second']:.1f}/s here"
+    )
     print(f"{given.events} tickets: {found['triage_seconds']:.1f} s ({found['events_per_second']:.1f}/s)")
     print(f"from the command to its end: {found['wall_seconds']} s")
     for name, seconds in found["cpu_seconds"].items():
