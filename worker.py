@@ -19,6 +19,7 @@ import httpx
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from activities.deliver import DeliveryActivities
@@ -26,7 +27,7 @@ from classifier.app import App, ResolvedApp, load_app
 from classifier.audit.postgres import PostgresStore
 from classifier.audit.schema import upgrade
 from classifier.audit.store import AuditStore
-from classifier.errors import ConfigurationError
+from classifier.errors import ClassifierError, ConfigurationError
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from embedded.stack import Addresses, Stack, running
 from embedded.state import default_home
@@ -47,6 +48,12 @@ WORKFLOW_MODULES = (
     "workflows.triage",
 )
 """Loaded once for all runs; importing them anew would cost each run 9 ms. A test runs them without this."""
+
+
+class TemporalUnavailable(ClassifierError):
+    """Temporal does not answer any more."""
+
+    code = "TEMPORAL_UNAVAILABLE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +170,7 @@ async def opened(
     Raises:
         EmbeddedError: The stack does not start; one sentence says why.
         ConfigurationError: A given server does not answer, or a setting is missing.
+        TemporalUnavailable: Temporal stopped answering while it was used.
     """
     async with contextlib.AsyncExitStack() as exits:
         addresses = None if alone else running(settings.home)
@@ -186,7 +194,10 @@ async def opened(
         store = PostgresStore(database_url, hash_key=hash_key(settings))
         exits.push_async_callback(store.aclose)
         client = await connect(settings, addresses) if temporal else None
-        yield Service(settings, addresses, attached, database_url, store, client, stack)
+        try:
+            yield Service(settings, addresses, attached, database_url, store, client, stack)
+        except RPCError as error:
+            raise TemporalUnavailable(f"Temporal does not answer ({error.status.name})") from error
 
 
 async def connect(settings: Settings, addresses: Addresses) -> Client:

@@ -16,6 +16,7 @@ from classifier.gates import check_gates
 from classifier.models.protocol import DecisionModel
 from classifier.playbook import Playbook
 from classifier.processor import ClassifierProcessor
+from classifier.tracing import Tracer, installed
 
 T = TypeVar("T")
 
@@ -56,8 +57,12 @@ class App:
         self.processors = _keyed(processors)
         self.playbooks = _keyed(playbooks)
 
-    def resolve(self, environ: Mapping[str, str]) -> ResolvedApp:
+    def resolve(self, environ: Mapping[str, str], *, tracer: Tracer | None = None) -> ResolvedApp:
         """Looks everything up and gives models their keys from `environ`.
+
+        Args:
+            environ: The environment.
+            tracer: Opens a span for every classifier call; by default OpenTelemetry's, where installed.
 
         Raises:
             ConfigurationError: Lists every problem, one a line.
@@ -67,7 +72,7 @@ class App:
             raise ConfigurationError(
                 "the app cannot start:\n" + "\n".join(f"- {problem}" for problem in problems)
             )
-        classifiers = self._bound_classifiers()
+        classifiers = self._bound_classifiers(installed() if tracer is None else tracer)
         processors = {name: _bound(each, classifiers) for name, each in _index(self.processors).items()}
         return ResolvedApp(self._all_models(), classifiers, _index(self.playbooks), processors)
 
@@ -142,12 +147,12 @@ class App:
     def _model(self, classifier: Classifier[Any]) -> DecisionModel | None:
         return self.models.get(classifier.model) if isinstance(classifier.model, str) else classifier.model
 
-    def _bound_classifiers(self) -> dict[str, Classifier[Any]]:
+    def _bound_classifiers(self, tracer: Tracer) -> dict[str, Classifier[Any]]:
         bound: dict[str, Classifier[Any]] = {}
         for key, classifier in self._all_classifiers():
             model = self._model(classifier)
             assert model is not None
-            bound[key] = bound[classifier.id] = classifier.bound(model)
+            bound[key] = bound[classifier.id] = classifier.bound(model, tracer)
         return bound
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
@@ -10,6 +11,7 @@ from classifier.errors import ConfigurationError, QuestionError
 from classifier.models.protocol import DecisionModel, DecisionRequest
 from classifier.questions import Question, Questions, check_questions, questions_of, typed_answers
 from classifier.result import ClassifierResult, DecisionResponse
+from classifier.tracing import NO_SPANS, Tracer
 from classifier.validation import check_answers
 from classifier.values import JSON, State, json_copy
 
@@ -29,6 +31,7 @@ class Classifier(Generic[A]):
         questions: A `Questions` class, or a dictionary; left out where each call brings its own.
         provider_options: Handed to the adapter with every call.
         transform_result: Changes a response before it is checked; for providers with habits of their own.
+        tracer: Opens a span for every call; an app gives its own to classifiers without one.
 
     Raises:
         ConfigurationError: The id is blank.
@@ -44,6 +47,7 @@ class Classifier(Generic[A]):
         *,
         provider_options: Mapping[str, JSON] | None = None,
         transform_result: TransformResult | None = None,
+        tracer: Tracer = NO_SPANS,
     ) -> None: ...
     @overload
     def __init__(
@@ -54,6 +58,7 @@ class Classifier(Generic[A]):
         *,
         provider_options: Mapping[str, JSON] | None = None,
         transform_result: TransformResult | None = None,
+        tracer: Tracer = NO_SPANS,
     ) -> None: ...
     def __init__(
         self,
@@ -63,6 +68,7 @@ class Classifier(Generic[A]):
         *,
         provider_options: Mapping[str, JSON] | None = None,
         transform_result: TransformResult | None = None,
+        tracer: Tracer = NO_SPANS,
     ) -> None:
         if not isinstance(cast("Any", id), str) or not id.strip():
             raise ConfigurationError("a classifier's id must be text that is not blank")
@@ -70,19 +76,32 @@ class Classifier(Generic[A]):
         self.model = model
         self.declared = cast("Declared | None", questions)
         self.provider_options = _options(provider_options, f"provider_options of classifier {id!r}")
+        self.tracer = tracer
         self._transform = transform_result
         self.questions = None if questions is None else _checked(self.declared, id)
 
     def __repr__(self) -> str:
         return f"Classifier({self.id!r})"
 
-    def bound(self, model: DecisionModel) -> Classifier[A]:
-        """The same classifier with its model resolved."""
-        if self.model is model:
+    def bound(self, model: DecisionModel, tracer: Tracer = NO_SPANS) -> Classifier[A]:
+        """The same classifier with its model resolved, and with `tracer` where it has none of its own."""
+        used = tracer if self.tracer is NO_SPANS else self.tracer
+        if self.model is model and self.tracer is used:
             return self
-        bound = cast("Any", Classifier)(self.id, model, self.declared, transform_result=self._transform)
-        bound.provider_options = self.provider_options
-        return cast("Classifier[A]", bound)
+        bound = copy.copy(self)
+        bound.model, bound.tracer = model, used
+        return bound
+
+    def asking(self, questions: Mapping[str, Question]) -> Classifier[Answers]:
+        """The same classifier with other questions, which its answers are then not typed by.
+
+        Raises:
+            QuestionError: A question is malformed.
+        """
+        other = cast("Classifier[Answers]", copy.copy(self))
+        other.declared = dict(questions)
+        other.questions = _checked(other.declared, self.id)
+        return other
 
     @overload
     async def evaluate(
@@ -119,16 +138,19 @@ class Classifier(Generic[A]):
                 type the model cannot answer, or a model that is not resolved.
             ModelError: No usable answer; says whether trying again can help. Never retried here.
         """
-        declared = self._declared(cast("Declared | None", questions))
-        asked = self.questions or _checked(declared, self.id)
-        options = {**self.provider_options, **_options(provider_options, "provider_options")}
-        model = self._model(asked)
-        request = DecisionRequest(_state(state), asked, options)
-        response = await model.decide(request)
-        if self._transform is not None:
-            response = self._transform(response)
-        check_answers(asked, response.answers, response.rounding)
-        return _result(declared, response)
+        with self.tracer.evaluating(self.id) as span:
+            declared = self._declared(cast("Declared | None", questions))
+            asked = self.questions or _checked(declared, self.id)
+            options = {**self.provider_options, **_options(provider_options, "provider_options")}
+            model = self._model(asked)
+            request = DecisionRequest(_state(state), asked, options)
+            span.asking(model.provider, model.name, [question.kind for question in asked.values()])
+            response = await model.decide(request)
+            span.answered(response.response, response.usage)
+            if self._transform is not None:
+                response = self._transform(response)
+            check_answers(asked, response.answers, response.rounding)
+            return _result(declared, response)
 
     def _declared(self, questions: Declared | None) -> Declared:
         if questions is not None and self.declared is not None:

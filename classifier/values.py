@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias, cast
 
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -71,3 +71,24 @@ def as_text(value: JSON) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(", ", ": "), ensure_ascii=False, allow_nan=False)
+
+
+def language_of(value: JSON) -> str:
+    """What is language in `value`: text as it is, else every text in it, one a line, without the keys.
+
+    Where there is no text in it, its compact JSON.
+    """
+    if isinstance(value, str):
+        return value
+    return "\n".join(leaf for leaf in _leaves(value) if leaf.strip()) or as_text(value)
+
+
+def _leaves(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, Sequence):
+        for item in value:
+            yield from _leaves(item)

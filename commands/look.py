@@ -17,7 +17,7 @@ from classifier.decision import Decision
 from classifier.decision_json import decision_to_json
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, as_text
-from commands.show import print_json, said, table
+from commands.show import print_json, said, say, table
 from worker import Settings, opened
 
 _AGE = re.compile(r"(\d+)([smhdw])")
@@ -58,7 +58,7 @@ async def list_decisions(
         table("Decisions, newest first", ["decision", "decided at", "what", "answers", "became"], rows)
     )
     if page.next_cursor is not None:
-        console.print(f"more: --cursor {page.next_cursor}", highlight=False, soft_wrap=True)
+        say(console, f"more: --cursor {page.next_cursor}")
 
 
 async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as_json: bool) -> None:

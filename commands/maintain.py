@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from temporalio.service import RPCError
@@ -13,7 +15,7 @@ from classifier.audit import roles
 from classifier.audit.partitions import ensure_partitions
 from classifier.audit.schema import upgrade
 from classifier.errors import ConfigurationError
-from commands.show import print_json, table
+from commands.show import print_json, say, table
 from embedded.stack import Addresses, running
 from worker import Settings, app_of, connect, hash_key, opened
 
@@ -39,11 +41,11 @@ async def migrate(settings: Settings, console: Console) -> None:
     """Brings the schema up to date and makes the coming months' partitions."""
     if settings.database_url is None:
         async with opened(settings, temporal=False):
-            console.print(f"the database in {settings.home} is up to date", highlight=False, soft_wrap=True)
+            say(console, f"the database in {settings.home} is up to date")
         return
     await upgrade(settings.database_url)
     await ensure_partitions(settings.database_url)
-    console.print("the database is up to date")
+    say(console, "the database is up to date")
 
 
 async def check(settings: Settings, *, as_json: bool) -> bool:
@@ -70,12 +72,20 @@ async def check(settings: Settings, *, as_json: bool) -> bool:
 
 async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     addresses = running(settings.home) or Addresses()
-    yield Finding("state folder", str(settings.home))
+    yield _state_folder(settings.home)
     for finding in _app(settings):
         yield finding
     yield await _temporal(settings, addresses)
     async for finding in _database(settings, addresses):
         yield finding
+
+
+def _state_folder(home: Path) -> Finding:
+    """Looks without making it; the nearest folder that is there says whether that would go well."""
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return Finding("state folder", str(home))
+    return Finding("state folder", str(home), f"{home} cannot be written; see CLASSIFIER_HOME")
 
 
 def _app(settings: Settings) -> list[Finding]:

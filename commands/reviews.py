@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -18,8 +16,9 @@ from classifier.decision_json import decision_to_json
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, as_text
 from commands.look import became, identity, shortened
-from commands.show import print_json, table
-from worker import Service, Settings, app_of, opened, working
+from commands.show import print_json, say, table
+from commands.working import a_worker
+from worker import Service, Settings, app_of, opened
 from workflows.messages import REVIEW, ReviewChoice, TriageStatus
 
 _PAGE = 200
@@ -44,7 +43,7 @@ async def list_reviews(
     console.print(table("Waiting for a person, oldest first", ["decision", "#waits", "text", "why"], rows))
     if waiting:
         example = f"classifier review decide {waiting[0].decision_id} --route ROUTE --by NAME"
-        console.print(f"\ndecide: {example}", highlight=False, soft_wrap=True)
+        say(console, f"\ndecide: {example}")
 
 
 async def decide_review(
@@ -65,7 +64,7 @@ async def decide_review(
     async with (
         opened(settings) as service,
         History(service.database_url) as history,
-        _worker(service),
+        a_worker(service, app_of(settings)),
     ):
         decision = await history.get(tenant, identity(decision_id))
         if decision is None:
@@ -75,9 +74,7 @@ async def decide_review(
         print_json({"decision_id": decision_id, "route": status.route, "state": status.state, "by": by})
         return
     where = status.destination or f"not yet delivered: {', '.join(status.reasons)}"
-    Console().print(
-        f"{decision_id} → {status.route} ({where}), decided by {by}", highlight=False, soft_wrap=True
-    )
+    say(Console(), f"{decision_id} → {status.route} ({where}), decided by {by}")
 
 
 async def _choose(service: Service, decision: Decision, choice: ReviewChoice) -> TriageStatus:
@@ -108,16 +105,6 @@ async def _waiting(history: History, tenant: str, playbook: str | None, limit: i
             break
         after = Position(page[-1].decided_at, page[-1].decision_id)
     return found[:limit]
-
-
-@contextlib.asynccontextmanager
-async def _worker(service: Service) -> AsyncGenerator[None]:
-    """A worker that takes the choice, where nobody else runs one."""
-    if service.settings.embeds_temporal and not service.attached:
-        async with working(service, app_of(service.settings)):
-            yield
-    else:
-        yield
 
 
 def _age(decision: Decision, now: datetime) -> str:

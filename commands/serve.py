@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Generator
 
 from rich.console import Console
 
+from commands.show import say
 from worker import Settings, app_of, opened, working
 
 
@@ -21,11 +22,11 @@ async def up(settings: Settings, console: Console) -> None:
     """
     declared = app_of(settings)
     async with opened(settings, alone=True) as service, working(service, declared):
-        console.print(f"running in {settings.home}", soft_wrap=True, highlight=False)
+        say(console, f"running in {settings.home}")
         if service.addresses.temporal_ui:
-            console.print(f"Temporal UI  {service.addresses.temporal_ui}", highlight=False)
-        console.print(f"task queue   {settings.task_queue}", highlight=False)
-        console.print("stop with Ctrl-C", highlight=False)
+            say(console, f"Temporal UI  {service.addresses.temporal_ui}")
+        say(console, f"task queue   {settings.task_queue}")
+        say(console, "stop with Ctrl-C")
         await _until_stopped(service.watch())
 
 
@@ -37,7 +38,7 @@ async def worker(settings: Settings, console: Console) -> None:
     """
     declared = app_of(settings)
     async with opened(settings) as service, working(service, declared):
-        console.print(f"worker polls {settings.task_queue}; stop with Ctrl-C", highlight=False)
+        say(console, f"worker polls {settings.task_queue}; stop with Ctrl-C")
         await _until_stopped(service.watch())
 
 

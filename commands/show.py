@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,12 +13,15 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
 from classifier.values import JSON
 
 PLAIN_EVERY = 2.0
 BAR_WIDTH = 20
+_STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves the cursor, turns the direction of text round, or is no character at all."""
 
 Advance: TypeAlias = Callable[[int], None]
 
@@ -29,14 +33,26 @@ def print_json(body: JSON) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table; columns whose title starts with "#" are numbers and stand right."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None)
+    made = Table(
+        title=Text(plain(title)), title_justify="left", title_style="bold", header_style="dim", box=None
+    )
     for column in columns:
         made.add_column(
             column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold"
         )
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(Text(plain(cell)) for cell in row))
     return made
+
+
+def say(console: Console, text: str) -> None:
+    """A line as it is: nothing in it is markup, and it is not wrapped."""
+    console.print(Text(plain(text)), soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """A text that others wrote, with nothing in it that a terminal would obey."""
+    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def counted(title: str, what: str, counts: Mapping[str, int]) -> Table:
@@ -84,7 +100,7 @@ class ProgressLines:
         self._done += done
         if time.monotonic() - self._last >= PLAIN_EVERY or self._done == self._total:
             self._last = time.monotonic()
-            self._console.print(f"{self._done} of {self._total or '?'} events done")
+            say(self._console, f"{self._done} of {self._total or '?'} events done")
 
 
 class _Bar:

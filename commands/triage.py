@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from datetime import timedelta
 from typing import Protocol
 
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
 from classifier.audit.history import History, Settled
 from classifier.errors import ClassifierError
 from classifier.values import JSON
+from commands.reading import batches
 from workflows.events import Incoming, Rejected, StateOf, read_event
 from workflows.intake import Intake
+from workflows.messages import STATUS, TriageStatus
 
 BATCH = 50
 IN_FLIGHT = 300
 POLL = 0.2
 STALLED_AFTER = 15.0
+QUERY_TIMEOUT = timedelta(seconds=5)
 
 
 class RunsEndedError(ClassifierError):
@@ -46,17 +50,19 @@ class Summary:
         events: Lines that were read.
         started: New runs.
         repeats: Events that had a run already.
+        resumed: Those of them whose run was still under way and has been followed to its end.
         rejected: Lines that hold no event.
-        routes: Delivered events by route.
+        routes: Events delivered meanwhile, by route.
         reviews: Events that wait for a person.
         reasons: Why they wait; one event may have several reasons.
-        decisions: Rows in the history for the new runs.
+        decisions: Rows in the history for the runs that were followed.
         seconds: From the first line to the last settled event.
     """
 
     events: int = 0
     started: int = 0
     repeats: int = 0
+    resumed: int = 0
     rejected: list[Rejected] = field(default_factory=list[Rejected])
     routes: Counter[str] = field(default_factory=Counter[str])
     reviews: int = 0
@@ -75,6 +81,7 @@ class Summary:
             "events": self.events,
             "started": self.started,
             "repeats": self.repeats,
+            "resumed": self.resumed,
             "rejected": [{"line": rejected.line, "reason": rejected.reason} for rejected in self.rejected],
             "routes": dict(self.routes.most_common()),
             "reviews": self.reviews,
@@ -125,19 +132,14 @@ class TriageRun:
             StoreUnavailable: The history does not answer.
         """
         began = self._moved = time.monotonic()
-        async for incoming in self._batches(lines):
-            await self._accept(incoming)
+        async for batch in batches(lines, BATCH):
+            await self._accept(list(self._read(batch)))
             while len(self._open) > IN_FLIGHT - BATCH:
                 await self._follow()
         while self._open:
             await self._follow()
         self.summary.seconds = time.monotonic() - began
         return self.summary
-
-    async def _batches(self, lines: Iterable[bytes]) -> AsyncIterator[list[Incoming]]:
-        numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
-        while batch := await asyncio.to_thread(lambda: list(islice(numbered, BATCH))):
-            yield list(self._read(batch))
 
     def _read(self, batch: Sequence[tuple[int, bytes]]) -> Iterator[Incoming]:
         for number, line in batch:
@@ -150,17 +152,39 @@ class TriageRun:
                 yield read
 
     async def _accept(self, incoming: list[Incoming]) -> None:
+        repeats: list[str] = []
         for started in await self._intake.accept(incoming):
             if started.kind == "new":
                 self.summary.started += 1
                 self._open.add(started.workflow_id)
             else:
-                self.summary.repeats += 1
-                self._progress.advance(1)
+                repeats.append(started.workflow_id)
+        self.summary.repeats += len(repeats)
+        unfinished = await self._unfinished(set(repeats) - self._open)
+        self.summary.resumed += len(unfinished)
+        self._open |= unfinished
+        self._progress.advance(len(repeats) - len(unfinished))
+
+    async def _unfinished(self, repeats: set[str]) -> set[str]:
+        """Runs of an earlier time that was cut short; this time they are followed to their end."""
+        known = await self._history.settled(self._tenant, repeats)
+        unsettled = sorted(run for run in repeats if run not in known or not _is_settled(known[run]))
+        described = await asyncio.gather(*(self._status_of(run) for run in unsettled))
+        running = WorkflowExecutionStatus.RUNNING
+        return {run for run, status in zip(unsettled, described, strict=True) if status == running}
+
+    async def _status_of(self, workflow_id: str) -> WorkflowExecutionStatus | None:
+        """None where Temporal has forgotten the run."""
+        try:
+            return (await self._client.get_workflow_handle(workflow_id).describe()).status
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return None
+            raise
 
     async def _follow(self) -> None:
         known = await self._history.settled(self._tenant, list(self._open))
-        settled = {run: where for run, where in known.items() if where.delivered or where.waiting}
+        settled = {run: where for run, where in known.items() if _is_settled(where)}
         for workflow_id, where in settled.items():
             self._count(where)
             self._open.discard(workflow_id)
@@ -183,10 +207,27 @@ class TriageRun:
         if time.monotonic() - self._moved < STALLED_AFTER:
             return
         self._moved = time.monotonic()
-        handles = [self._client.get_workflow_handle(workflow_id) for workflow_id in sorted(self._open)]
-        described = await asyncio.gather(*(handle.describe() for handle in handles))
-        ended = [run.id for run in described if run.status not in {None, WorkflowExecutionStatus.RUNNING}]
-        completed = WorkflowExecutionStatus.COMPLETED
-        lost = [run.id for run in described if run.id in ended and run.status != completed]
+        followed = sorted(self._open)
+        described = await asyncio.gather(*(self._status_of(run) for run in followed))
+        good = {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED}
+        lost = [run for run, status in zip(followed, described, strict=True) if status not in good]
         if lost:
             raise RunsEndedError(f"{len(lost)} runs ended without a delivery, the first is {lost[0]}")
+        await asyncio.gather(*(self._look_for_review(run) for run in followed))
+
+    async def _look_for_review(self, workflow_id: str) -> None:
+        """A delivery that was refused for good sends an event to a person, and only its run knows."""
+        handle = self._client.get_workflow_handle(workflow_id)
+        try:
+            status = await handle.query(STATUS, result_type=TriageStatus, rpc_timeout=QUERY_TIMEOUT)
+        except RPCError:  # nobody works on it just now; the next look may find somebody
+            return
+        if status.state == "review":
+            self.summary.reviews += 1
+            self.summary.reasons.update(status.reasons)
+            self._open.discard(workflow_id)
+            self._progress.advance(1)
+
+
+def _is_settled(where: Settled) -> bool:
+    return where.delivered or where.waiting

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from collections.abc import AsyncGenerator, Generator
+import io
+from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
 from rich.console import Console
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 
 from classifier.app import App
 from classifier.audit.history import History
 from classifier.errors import ConfigurationError
-from commands.show import counted, print_json, progress, table
+from commands.show import counted, print_json, progress, say, table
 from commands.triage import Summary, TriageRun
-from worker import Service, Settings, app_of, opened, working
+from commands.working import a_worker, while_the_stack_runs
+from worker import Service, Settings, app_of, opened
 from workflows.intake import Intake
 
 SHOWN_REJECTIONS = 20
@@ -41,7 +39,11 @@ async def triage(
     declared = app_of(settings)
     chosen = _playbook(declared, playbook)
     with _lines(file) as (source, total):
-        async with opened(settings) as service, _worker(service, declared), _history(service) as history:
+        async with (
+            opened(settings) as service,
+            a_worker(service, declared),
+            History(service.database_url) as history,
+        ):
             with progress(console, total) as shown:
                 run = TriageRun(
                     intake=Intake(
@@ -53,7 +55,7 @@ async def triage(
                     state_of=dict(declared.playbooks)[chosen].state_of,
                     progress=shown,
                 )
-                summary = await run.run(source)
+                summary = await while_the_stack_runs(service, run.run(source))
             _print(summary, service, file, as_json=as_json)
     return summary
 
@@ -71,7 +73,8 @@ def _playbook(app: App, asked: str | None) -> str:
 @contextlib.contextmanager
 def _lines(file: str) -> Generator[tuple[BinaryIO, int | None]]:
     if file == "-":
-        yield sys.stdin.buffer, None
+        # Not sys.stdin: the interpreter cannot end while a thread still reads that.
+        yield io.BufferedReader(io.FileIO(0, closefd=False)), None
         return
     try:
         with Path(file).open("rb") as source:
@@ -80,40 +83,6 @@ def _lines(file: str) -> Generator[tuple[BinaryIO, int | None]]:
             yield source, total
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from error
-
-
-@contextlib.asynccontextmanager
-async def _worker(service: Service, app: App) -> AsyncGenerator[None]:
-    """A worker of our own, unless somebody else's is there or is to be expected."""
-    if service.settings.embeds_temporal and not service.attached:
-        async with working(service, app):
-            yield
-        return
-    if not await _is_polled(service):
-        raise ConfigurationError(
-            f"no worker polls the queue {service.settings.task_queue!r}; start one with `classifier worker`"
-        )
-    yield
-
-
-async def _is_polled(service: Service) -> bool:
-    queue = await service.client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=service.client.namespace,
-            task_queue=TaskQueue(name=service.settings.task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
-    return len(queue.pollers) > 0
-
-
-@contextlib.asynccontextmanager
-async def _history(service: Service) -> AsyncGenerator[History]:
-    history = History(service.database_url)
-    try:
-        yield history
-    finally:
-        await history.aclose()
 
 
 def _print(summary: Summary, service: Service, file: str, *, as_json: bool) -> None:
@@ -145,7 +114,8 @@ def _print_totals(console: Console, summary: Summary) -> None:
     rows = [
         ("events read", str(summary.events)),
         ("new runs", str(summary.started)),
-        ("known already, nothing done", str(summary.repeats)),
+        ("known already", str(summary.repeats)),
+        ("of these still under way, now finished", str(summary.resumed)),
         ("rejected", str(len(summary.rejected))),
         ("delivered", str(summary.routes.total())),
         ("waiting for review", str(summary.reviews)),
@@ -161,7 +131,7 @@ def _print_next(console: Console, summary: Summary, service: Service, file: str)
     ui = service.addresses.temporal_ui
     if ui is not None:
         note = "" if service.attached else " while `classifier up` runs"
-        console.print(f"\nTemporal UI: {ui}{note}", highlight=False)
+        say(console, f"\nTemporal UI: {ui}{note}")
     commands = [
         ("classifier history list", "what was decided"),
         ("classifier history list --where 'injection >= 0.5'", "by what was answered"),
@@ -170,6 +140,6 @@ def _print_next(console: Console, summary: Summary, service: Service, file: str)
     ]
     if summary.started == 0:
         commands = commands[:3]
-    console.print("\nNext:")
+    say(console, "\nNext:")
     for command, why in commands:
-        console.print(f"  {command:<52} {why}", highlight=False, soft_wrap=True)
+        say(console, f"  {command:<52} {why}")

@@ -1,11 +1,15 @@
-"""Fixtures that every folder shares: one PostgreSQL for the session, a fresh migrated database per test."""
+"""Fixtures that every folder shares: one PostgreSQL, one Temporal, and a fresh migrated database per test."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
+from embedded.stack import Stack
 from tests.postgres import PostgresServer, running_postgres
 
 
@@ -21,3 +25,15 @@ async def database_url(postgres_server: PostgresServer) -> AsyncGenerator[str]:
     """A fresh, migrated database of the test's own."""
     async with postgres_server.database() as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+async def temporal_address() -> AsyncGenerator[str]:
+    """The address of a Temporal dev server, shared by all tests; each takes a task queue of its own."""
+    home = Path(tempfile.mkdtemp(prefix="classifier-tests-"))
+    try:
+        async with Stack(home, database=False) as stack:
+            assert stack.addresses.temporal_address is not None
+            yield stack.addresses.temporal_address
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

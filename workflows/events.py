@@ -12,10 +12,14 @@ from cloudevents.core.exceptions import CloudEventValidationError
 from cloudevents.core.v1.event import CloudEvent
 
 from classifier.audit.records import SourceEvent
-from classifier.values import JSON, State
+from classifier.errors import PolicyError
+from classifier.values import JSON, State, canonical_json, json_copy
 
 MAX_EVENT_BYTES = 1_000_000
-"""Temporal carries 2 MiB at a time, and an event travels beside its text."""
+"""As it is read."""
+
+MAX_TRAVEL_BYTES = 1_900_000
+"""As it travels, in ASCII, where a letter can take six bytes: Temporal carries 2 MiB at a time."""
 
 StateOf: TypeAlias = Callable[[JSON], State]
 
@@ -50,7 +54,7 @@ def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incomin
         event = _parsed(raw)
         _check(event)
         _check_state(state_of(event.get("data")))
-    except ValueError as error:
+    except (ValueError, PolicyError) as error:
         return Rejected(line, str(error))
     return Incoming(line, event, SourceEvent(tenant, event["source"], event["id"]))
 
@@ -68,7 +72,17 @@ def _parsed(raw: bytes) -> dict[str, Any]:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(event, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - every refusal is one kind
+    _check_travel(cast("JSON", event))
     return cast("dict[str, Any]", event)
+
+
+def _check_travel(event: JSON) -> None:
+    try:
+        size = len(canonical_json(json_copy(event, "the event")))
+    except ValueError:
+        raise ValueError("not JSON that can be kept: a number out of range, or nested too deeply") from None
+    if size > MAX_TRAVEL_BYTES:
+        raise ValueError(f"the event is {size:,} bytes in ASCII, the limit is {MAX_TRAVEL_BYTES:,}")
 
 
 def _check(event: dict[str, Any]) -> None:

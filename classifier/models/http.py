@@ -99,7 +99,7 @@ class Reply:
         status: HTTP status.
         body: Read as JSON; None for an unsuccessful answer that is not JSON.
         codes: Identifiers in the body of an unsuccessful answer, most telling first.
-        headers: As sent; names ignore case.
+        headers: As sent; names in lower case.
         request_id: The service's name for the request.
         received: In UTC.
     """
@@ -107,7 +107,7 @@ class Reply:
     status: int
     body: JSON = field(repr=False)
     codes: tuple[str, ...]
-    headers: httpx.Headers = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
     request_id: str | None
     received: datetime
 
@@ -175,7 +175,6 @@ class HttpModel:
     def _apply(self, settings: Settings) -> None:
         """Parses once what every request needs."""
         self._settings, self._pool = settings, _Pool()
-        self._headers = httpx.Headers(dict(settings.headers))
         self._url = httpx.URL("" if settings.problems else settings.address + self._endpoint.path)
 
     async def aclose(self) -> None:
@@ -210,7 +209,7 @@ class HttpModel:
         request = httpx.Request(
             "POST",
             self._url if path is None else settings.address + path,
-            headers=self._headers if headers is None else {**settings.headers, **headers},
+            headers=headers,
             content=content,
             extensions={"timeout": self._phases},
         )
@@ -237,7 +236,7 @@ class HttpModel:
             request_id=reply.request_id,
         )
 
-    async def _exchange(self, request: httpx.Request) -> tuple[int, httpx.Headers, bytes]:
+    async def _exchange(self, request: httpx.Request) -> tuple[int, Mapping[str, str], bytes]:
         try:
             async with asyncio.timeout(self._endpoint.timeouts.total):
                 transport = await self._pool.transport(self._open)
@@ -250,7 +249,7 @@ class HttpModel:
             )
         raise problem  # outside of the handlers, so that a cause never carries a service's words along
 
-    def _reply(self, status: int, headers: httpx.Headers, content: bytes) -> Reply:
+    def _reply(self, status: int, headers: Mapping[str, str], content: bytes) -> Reply:
         request_id = self._request_id(headers)
         body, readable = _read_json(content)
         failed = not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
@@ -269,7 +268,7 @@ class HttpModel:
             received=datetime.now(UTC),
         )
 
-    def _request_id(self, headers: httpx.Headers) -> str | None:
+    def _request_id(self, headers: Mapping[str, str]) -> str | None:
         given = (short_text(headers[name]) for name in self._endpoint.request_id_headers if name in headers)
         return next(iter(self._settings.without_secrets(tuple(filter(None, given)))), None)
 
@@ -285,7 +284,9 @@ class HttpModel:
             keepalive_timeout=_KEEP_ALIVE,
             ssl=context,
         )
-        session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        session = aiohttp.ClientSession(  # with the headers, which httpx would copy for every request
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=self._settings.headers
+        )
         proxy = None if self._settings.proxy is None else httpx.Proxy(self._settings.proxy)
         return AiohttpTransport(client=session, verify=context, proxy=proxy)
 
@@ -328,37 +329,43 @@ async def _lifetime(
 
 async def _send(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, limit: int
-) -> tuple[int, httpx.Headers, bytes]:
+) -> tuple[int, Mapping[str, str], bytes]:
     response = await transport.handle_async_request(request)
+    headers = _plain_headers(response)
     try:
         if response.is_success:
-            return response.status_code, response.headers, await _content(response, limit)
-        return response.status_code, response.headers, await _error_content(response)
+            return response.status_code, headers, await _content(response, headers, limit)
+        return response.status_code, headers, await _error_content(response, headers)
     finally:
         await response.aclose()
 
 
-async def _content(response: httpx.Response, limit: int) -> bytes:
+def _plain_headers(response: httpx.Response) -> dict[str, str]:
+    """Headers as a dictionary: `httpx.Headers` works out its encoding again at every look."""
+    return {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in response.headers.raw}
+
+
+async def _content(response: httpx.Response, headers: Mapping[str, str], limit: int) -> bytes:
     content = bytearray()
-    async for chunk in _chunks(response):
+    async for chunk in _chunks(response, headers):
         content += chunk
         if len(content) > limit:
             raise _TooLong
     return bytes(content)
 
 
-def _chunks(response: httpx.Response) -> AsyncIterable[bytes]:
+def _chunks(response: httpx.Response, headers: Mapping[str, str]) -> AsyncIterable[bytes]:
     """The body; httpx's decoding is left out where there is nothing to decode."""
     stream = response.stream
-    if "content-encoding" in response.headers or not isinstance(stream, httpx.AsyncByteStream):
+    if "content-encoding" in headers or not isinstance(stream, httpx.AsyncByteStream):
         return response.aiter_bytes()
     return stream
 
 
-async def _error_content(response: httpx.Response) -> bytes:
+async def _error_content(response: httpx.Response, headers: Mapping[str, str]) -> bytes:
     """The body of an error, or nothing: its status says enough."""
     try:
-        return await _content(response, _ERROR_BODY_BYTES)
+        return await _content(response, headers, _ERROR_BODY_BYTES)
     except (httpx.HTTPError, aiohttp.ClientError, _TooLong):
         return b""
 

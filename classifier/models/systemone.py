@@ -36,6 +36,7 @@ from classifier.models.systemone_codec import (
     truncation_of,
 )
 from classifier.models.wire import NO_LIMITS, Limits, check_limits, read_object, read_usage, short_text
+from classifier.questions import Question
 from classifier.result import DecisionResponse, Rounding
 from classifier.values import JSON
 
@@ -181,6 +182,7 @@ class SystemOne(HttpModel):
             raise ConfigurationError(f"{chosen.provider} has no default model; name one")
         self._service = chosen
         self._named = model
+        self._last_encoded: tuple[Mapping[str, Question], JSON] = ({}, {})
         endpoint = Endpoint(
             path=chosen.path,
             base_url=base_url,
@@ -228,9 +230,18 @@ class SystemOne(HttpModel):
             )
         body: dict[str, JSON] = {"model": self._name} if self._service.sends_model else {}
         body["state"] = request.state
-        body["questions"] = encode_questions(request.questions, both_sides=self._service.both_sides)
+        body["questions"] = self._encoded(request.questions)
         body.update(request.provider_options)
         return body
+
+    def _encoded(self, questions: Mapping[str, Question]) -> JSON:
+        """The questions as last time where they are the same objects, as a classifier's own are."""
+        known, encoded = self._last_encoded
+        if len(known) != len(questions) or any(known.get(name) is not q for name, q in questions.items()):
+            known = dict(questions)
+            encoded = encode_questions(known, both_sides=self._service.both_sides)
+            self._last_encoded = known, encoded
+        return encoded
 
     def _response(self, request: DecisionRequest, reply: Reply, body: Mapping[str, Any]) -> DecisionResponse:
         omission = self._service.omission_is_refusal

@@ -37,7 +37,7 @@ _NOT_JSON = "the body is not JSON"
 
 def encode_json(value: JSON) -> bytes:
     """`value` as compact ASCII JSON; characters without an encoding of their own become escapes."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 def decode_json(body: bytes) -> JSON:
@@ -72,6 +72,7 @@ def _float(digits: str) -> float:
     return value
 
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
 
 

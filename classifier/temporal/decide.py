@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Awaitable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -88,14 +89,16 @@ class ClassifierActivities:
         errors = {ordinal: error for ordinal, error in asked.items() if isinstance(error, ModelError)}
         made = {ordinal: made for ordinal, made in asked.items() if isinstance(made, Decision)}
         again = next((error for error in errors.values() if error.retryable), None)
-        if again is not None:
-            progress.failures += 1
-        spent = progress.failures >= request.failures_allowed
+        spent = progress.attempt >= request.failures_allowed
         for ordinal, error in errors.items():
             if spent or not error.retryable:
                 made[ordinal] = _failed(step, ordinal, states[ordinal], as_failure(error), progress)
         recorded, durable = await self._recorded(made)
+        for outcome in asked.values():
+            if not isinstance(outcome, Decision | ModelError):
+                raise outcome
         if again is not None and not spent:
+            progress.failures += 1
             progress.beat()
             raise again
         decisions = [stored.get(ordinal) or recorded[ordinal] for ordinal in range(len(request.states))]
@@ -109,10 +112,10 @@ class ClassifierActivities:
 
     async def _ask_all(
         self, step: Step, states: Mapping[int, State], progress: Progress
-    ) -> dict[int, Decision | ModelError]:
+    ) -> dict[int, Decision | ClassifierError]:
         slots = asyncio.Semaphore(self._concurrency)
 
-        async def ask(ordinal: int, state: State) -> Decision | ModelError:
+        async def ask(ordinal: int, state: State) -> Decision | ClassifierError:
             async with slots:
                 return await _ask(step, ordinal, state, progress)
 
@@ -163,14 +166,23 @@ class ClassifierActivities:
         return Step(classifier, playbook, coordinates, decided_at, context, ids)
 
 
-async def _ask(step: Step, ordinal: int, data: State, progress: Progress) -> Decision | ModelError:
+async def _ask(step: Step, ordinal: int, data: State, progress: Progress) -> Decision | ClassifierError:
     try:
         state, result = await step.evaluate(data)
-    except ModelError as error:
+        return await step.answered(
+            ordinal, state, result, duration_ms=progress.milliseconds, attempts=progress.attempt
+        )
+    except ClassifierError as error:
         return error
-    return await step.answered(
-        ordinal, state, result, duration_ms=progress.milliseconds, attempts=progress.failures + 1
-    )
+    except Exception as error:  # noqa: BLE001 - a model or transform of the application's; its text may hold the state
+        kind = type(error).__name__
+        log.error("asking raised", extra={"error": kind, "where": _where(error)})  # noqa: TRY400 - no text
+        return PolicyError(f"asking classifier {step.classifier.id!r} raised {kind}")
+
+
+def _where(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}"
 
 
 def _failed(step: Step, ordinal: int, state: State, failure: DecisionFailure, progress: Progress) -> Decision:
@@ -179,7 +191,7 @@ def _failed(step: Step, ordinal: int, state: State, failure: DecisionFailure, pr
         step.state_of(state),
         failure,
         duration_ms=progress.milliseconds,
-        attempts=max(progress.failures, 1),
+        attempts=progress.attempt,
     )
 
 

@@ -31,6 +31,11 @@ class Progress:
         activity.heartbeat(self.failures, self.started.isoformat())
 
     @property
+    def attempt(self) -> int:
+        """Which asking this is, from 1; askings that a restart cut off do not count."""
+        return self.failures + 1
+
+    @property
     def milliseconds(self) -> float:
         """Since the first attempt began."""
         return (datetime.now(UTC) - self.started).total_seconds() * 1000

@@ -71,7 +71,7 @@ class ClassifierPlugin(SimplePlugin):
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Lets heartbeats through as they come, so that a cancel reaches a call within half a second."""
         config = super().configure_worker(config)
-        throttle = config.get("max_heartbeat_throttle_interval", HEARTBEAT_THROTTLE)
+        throttle = config.get("max_heartbeat_throttle_interval", HEARTBEAT_THROTTLE)  # pyright: ignore[reportUnknownMemberType] - the SDK leaves a callable untyped
         config["max_heartbeat_throttle_interval"] = min(throttle, HEARTBEAT_THROTTLE)
         return config
 
@@ -91,9 +91,14 @@ class RecordsBeforeClose(Interceptor):
 class _RecordsBeforeClose(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
         try:
-            return await super().execute_workflow(input)
-        finally:
+            result = await super().execute_workflow(input)
+        except GeneratorExit:  # the worker ended without it; nothing can be awaited any more
+            raise
+        except BaseException:
             await records_are_in()
+            raise
+        await records_are_in()
+        return result
 
 
 def with_passthrough(modules: tuple[str, ...]) -> Callable[[WorkflowRunner | None], WorkflowRunner]:

@@ -110,6 +110,7 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
     request = replace(request, decided_at=workflow.now().isoformat())
     _check_size(request)
     activity_id = _next_activity_id()
+    stops = _stops()
     try:
         result: DecideResult = await workflow.execute_activity(
             DECIDE,
@@ -126,28 +127,65 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
         if is_cancelled_exception(error):
             raise
         lost = RecordRequest(lost=request, activity_id=activity_id, code=_code_of(error))
-        return await _record(lost)
-    if not result.pending:
-        return result
-    return await _with_pending(result, options)
+        result = await _record_lost(lost)
+    if result.pending:
+        result = await _with_pending(result, options)
+    if _stops() > stops:  # the activity ended before it heard of the stop, and the SDK let the stop go
+        raise asyncio.CancelledError
+    return result
 
 
 async def records_are_in() -> None:
-    """Waits until everything this run decided is in the history; the plugin calls it before a run closes."""
+    """Waits until everything this run decided is in the history; the plugin calls it before a run closes.
+
+    Raises:
+        asyncio.CancelledError: The run was cancelled meanwhile; the records are in all the same.
+    """
     pending = _pending()
+    stopped: asyncio.CancelledError | None = None
     while pending:
-        await asyncio.shield(pending[0])
-        pending.pop(0)
+        try:
+            await asyncio.shield(pending[0])
+        except asyncio.CancelledError as error:
+            if pending[0].cancelled():  # the run leaves the cache
+                raise
+            stopped = error
+        else:
+            pending.pop(0)
+    if stopped is not None:
+        raise stopped
 
 
 async def _with_pending(result: DecideResult, options: DecideOptions) -> DecideResult:
-    recording = asyncio.create_task(_record(RecordRequest(pending=result.pending)))
+    recording = _recording(RecordRequest(pending=result.pending))
     if options.audit == "deferred":
-        _pending().append(recording)
         return result
-    stored = {decided.decision_id: decided for decided in (await asyncio.shield(recording)).decisions}
+    stored = {decided.decision_id: decided for decided in (await _recorded(recording)).decisions}
     decisions = [stored.get(decided.decision_id, decided) for decided in result.decisions]
     return replace(result, decisions=decisions, pending=[])
+
+
+async def _record_lost(request: RecordRequest) -> DecideResult:
+    try:
+        return await _recorded(_recording(request))
+    except ActivityError as error:
+        message = f"classifier.decide died ({request.code}), and that cannot be recorded: {error.cause}"
+        raise ApplicationError(message, type=_code_of(error), non_retryable=True) from error
+
+
+def _recording(request: RecordRequest) -> asyncio.Task[DecideResult]:
+    """Starts to record; the run does not close before it is done, and a stop does not reach it."""
+    recording = asyncio.create_task(_record(request))
+    _pending().append(recording)
+    return recording
+
+
+async def _recorded(recording: asyncio.Task[DecideResult]) -> DecideResult:
+    try:
+        return await asyncio.shield(recording)
+    finally:
+        if recording.done():
+            _pending().remove(recording)
 
 
 async def _record(request: RecordRequest) -> DecideResult:
@@ -186,6 +224,11 @@ def _next_activity_id() -> str:
     count = getattr(instance, _COUNT, 0) + 1
     setattr(instance, _COUNT, count)
     return f"{DECIDE}-{count}"
+
+
+def _stops() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _pending() -> list[asyncio.Task[DecideResult]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from classifier.app import App
 from classifier.classifier import Classifier
@@ -14,7 +14,7 @@ Shelf = Literal["a", "b", "c", "d", "review"]
 
 
 class ShelfQuestions(Questions):
-    shelf: Choice[Shelf] = Choice(["a", "b", "c", "d", "review"], "Which shelf?")
+    shelf: Choice[Shelf] = Choice(dict.fromkeys(get_args(Shelf)), "Which shelf?")
 
 
 def route(answers: ShelfQuestions) -> str | Review:
@@ -23,7 +23,9 @@ def route(answers: ShelfQuestions) -> str | Review:
 
 
 app = App(
-    models={"remote": SystemOne("counted", service=Service("counted", base_url_variables=("COUNTED_MODEL_URL",)))},
+    models={
+        "remote": SystemOne("counted", service=Service("counted", base_url_variables=("COUNTED_MODEL_URL",)))
+    },
     playbooks=[
         Playbook(
             id="shelves",

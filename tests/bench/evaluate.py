@@ -3,8 +3,9 @@
     python -m tests.bench.evaluate [--out DIR]
 
 A server in another process answers at once with a fixed body; on Linux client and server get a core each.
-Three clients take turns, one by one and 50 at once; medians over the rounds are printed, and written to
-`DIR/evaluate.json`. Ratios travel between machines, rates do not.
+Four clients take turns, one by one and 50 at once; medians over the rounds are printed, and written to
+`DIR/evaluate.json`. Ratios travel between machines, rates do not. What a core could do is 1 over the CPU time
+of a call, which neighbours on a busy machine disturb less than the rate.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
+import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 from typesafe_sdk import AsyncTypeSafeClient
@@ -30,6 +33,7 @@ from classifier.models.systemone import SystemOne
 from classifier.models.systemone_codec import encode_questions
 from classifier.questions import Boolean, Choice, Question, Score
 
+BASE = "httpx over aiohttp, unchecked"
 AT_ONCE = 50
 CALLS = 2000
 ROUNDS = 3
@@ -90,8 +94,16 @@ async def serve() -> None:
     await server.serve_forever()
 
 
-async def rate(call: Call, at_once: int) -> float:
-    """Calls per second."""
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Calls a second as the clock saw them, and as many as a core to itself could make."""
+
+    per_second: float
+    per_core: float
+
+
+async def speed(call: Call, at_once: int) -> Speed:
+    """Measures one client."""
     count = CALLS if at_once > 1 else CALLS // 3
 
     async def worker() -> None:
@@ -99,13 +111,14 @@ async def rate(call: Call, at_once: int) -> float:
             await call()
 
     await asyncio.gather(*(call() for _ in range(at_once)))
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     await asyncio.gather(*(worker() for _ in range(at_once)))
-    return count // at_once * at_once / (time.perf_counter() - started)
+    made = count // at_once * at_once
+    return Speed(made / (time.perf_counter() - started), made / (time.process_time() - used))
 
 
-async def compare(url: str) -> dict[str, dict[str, float]]:
-    """Rates of the three clients, one by one and at once."""
+async def compare(url: str) -> dict[str, dict[str, Speed]]:
+    """Speeds of the four clients, one by one and at once."""
     transport = AiohttpTransport(limits=httpx.Limits(max_connections=100, max_keepalive_connections=100))
     bare = httpx.AsyncClient(transport=transport, base_url=url)
     sdk: Any = AsyncTypeSafeClient(api_key="k" * 20, base_url=url, model="jev-latest", compression=False)
@@ -117,32 +130,51 @@ async def compare(url: str) -> dict[str, dict[str, float]]:
     async def bare_call() -> object:
         return (await bare.post("/v1/systemone", json=payload)).json()
 
+    connector = aiohttp.TCPConnector(limit=100)
+    barest = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+
+    async def barest_call() -> object:
+        async with barest.post(f"{url}/v1/systemone", json=payload) as response:
+            return await response.json()
+
     calls: dict[str, Call] = {
-        "httpx over aiohttp, unchecked": bare_call,
+        "aiohttp, unchecked": barest_call,
+        BASE: bare_call,
         "typesafe-sdk": lambda: sdk.system_one(STATE, questions),
         "Classifier.evaluate": lambda: classifier.evaluate(STATE),
     }
-    found: dict[str, dict[str, list[float]]] = {name: {"1": [], str(AT_ONCE): []} for name in calls}
+    found: dict[str, dict[str, list[Speed]]] = {name: {"1": [], str(AT_ONCE): []} for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
             for at_once in (1, AT_ONCE):
-                found[name][str(at_once)].append(await rate(call, at_once))
+                found[name][str(at_once)].append(await speed(call, at_once))
     await bare.aclose()
+    await barest.close()
     await sdk.aclose()
     await model.aclose()
-    return {name: {key: statistics.median(r) for key, r in rates.items()} for name, rates in found.items()}
+    return {name: {key: middle(each) for key, each in rounds.items()} for name, rounds in found.items()}
 
 
-def report(rates: dict[str, dict[str, float]]) -> dict[str, Any]:
-    """Rates with ratios to, and microseconds above, the bare call."""
-    base = rates["httpx over aiohttp, unchecked"]
-    for at_once in base:
+def middle(speeds: list[Speed]) -> Speed:
+    """Medians."""
+    rates, cores = zip(*((each.per_second, each.per_core) for each in speeds), strict=True)
+    return Speed(statistics.median(rates), statistics.median(cores))
+
+
+def report(speeds: dict[str, dict[str, Speed]]) -> dict[str, Any]:
+    """Speeds with ratios to, and microseconds of CPU above, bare httpx over aiohttp."""
+    base = speeds[BASE]
+    for at_once, bare in base.items():
         print(f"{at_once} at once:")
-        for name, own in rates.items():
-            above = (1 / own[at_once] - 1 / base[at_once]) * 1e6
-            ratio = own[at_once] / base[at_once]
-            print(f"  {name:32} {own[at_once]:7.0f} a second  {ratio:5.2f} of bare  {above:+7.0f} us a call")
-    return {"per_second": rates, "rounds": ROUNDS, "calls": CALLS}
+        for name, each in speeds.items():
+            own = each[at_once]
+            above = (1 / own.per_core - 1 / bare.per_core) * 1e6
+            print(
+                f"  {name:30} {own.per_second:6.0f} a second {own.per_second / bare.per_second:6.2f}   "
+                f"{own.per_core:6.0f} a core {own.per_core / bare.per_core:6.2f}   {above:+6.0f} us CPU"
+            )
+    found = {name: {key: asdict(speed) for key, speed in by_load.items()} for name, by_load in speeds.items()}
+    return {"speeds": found, "rounds": ROUNDS, "calls": CALLS}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -99,7 +99,7 @@ def main() -> None:
     print(f"from the command to its end: {found['wall_seconds']} s")
     for name, seconds in found["cpu_seconds"].items():
         print(f"CPU {name:<12} {seconds:>6.1f} s, {1000 * seconds / given.events:.1f} ms an event")
-    print(f"memory of the process that is command line, worker and model: {found['worker_memory_mb']} MB")
+    print(f"memory of command line, worker and model together: {found['worker_memory_mb']} MB")
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / "triage.json").write_text(json.dumps(found, indent=2), encoding="utf-8")

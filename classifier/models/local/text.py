@@ -7,21 +7,18 @@ string at all, the compact JSON is read instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from classifier.result import Truncation
-from classifier.values import as_text
+from classifier.values import language_of
 
 if TYPE_CHECKING:
-    from classifier.values import JSON, State
+    from classifier.values import State
 
 
 def text_of(state: State) -> str:
     """The text of a state, whole."""
-    if isinstance(state, str):
-        return state
-    return "\n".join(leaf for leaf in _strings(state) if leaf.strip()) or as_text(state)
+    return language_of(state)
 
 
 def cut(text: str, limit: int) -> tuple[str, Truncation | None]:
@@ -33,14 +30,3 @@ def cut(text: str, limit: int) -> tuple[str, Truncation | None]:
     if not text[limit].isspace() and space > limit * 9 // 10:
         head = head[:space]
     return head, Truncation(original=len(text), sent=len(head), by="model")
-
-
-def _strings(value: JSON) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item)
-    elif isinstance(value, Sequence):
-        for item in value:
-            yield from _strings(item)

@@ -1,0 +1,112 @@
+"""A worker that kills itself: `python -m tests.apps.doomed POINT COUNT`.
+
+It is the ordinary worker over the ordinary store. Decisions that come to POINT wait there until COUNT of them
+have come, all in flight at the same time; then the process gets SIGKILL from itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, cast
+
+from temporalio.client import Client, Interceptor
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+from temporalio.worker import Interceptor as WorkerInterceptor
+
+from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
+from classifier.audit.store import AuditStore
+from classifier.decision import Decision
+from tests.apps import remote
+from worker import Settings, opened, working
+
+Point: TypeAlias = Literal["before the insert", "after the commit", "before the completion"]
+
+
+class Cliff:
+    """Where a process ends once enough of its decisions stand at it."""
+
+    def __init__(self, point: Point, count: int) -> None:
+        self._point = point
+        self._missing = count
+
+    async def reached(self, point: Point, arrived: int = 1) -> None:
+        """Goes on elsewhere; at the chosen point nobody goes on."""
+        if point != self._point:
+            return
+        self._missing -= arrived
+        if self._missing <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await asyncio.get_running_loop().create_future()
+
+
+class CliffStore:
+    """The store of the worker, with a cliff before and behind its writes of decisions."""
+
+    def __init__(self, store: AuditStore, cliff: Cliff) -> None:
+        self._store = store
+        self._cliff = cliff
+
+    async def find(
+        self, tenant: str, decided_at: datetime, decision_ids: Sequence[uuid.UUID]
+    ) -> Mapping[uuid.UUID, Decision]:
+        return await self._store.find(tenant, decided_at, decision_ids)
+
+    async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
+        await self._cliff.reached("before the insert", len(decisions))
+        stored = await self._store.record(decisions)
+        await self._cliff.reached("after the commit", len(decisions))
+        return stored
+
+    async def record_events(self, events: Sequence[HistoryEvent]) -> None:
+        await self._store.record_events(events)
+
+    async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
+        await self._store.accept(accepted)
+
+    async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
+        return await self._store.accepted(events)
+
+
+class CliffInterceptor(Interceptor, WorkerInterceptor):
+    """A cliff between the end of the activity and its report to Temporal."""
+
+    def __init__(self, cliff: Cliff) -> None:
+        self._cliff = cliff
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        return _BeforeCompletion(next, self._cliff)
+
+
+class _BeforeCompletion(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, cliff: Cliff) -> None:
+        super().__init__(following)
+        self._cliff = cliff
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        result = await super().execute_activity(input)
+        if cast("Any", input.fn).__name__ == "decide":
+            await self._cliff.reached("before the completion")
+        return result
+
+
+async def main(point: Point, count: int) -> None:
+    cliff = Cliff(point, count)
+    async with opened(Settings.from_environ(os.environ)) as service:
+        client = await Client.connect(
+            service.client.service_client.config.target_host, interceptors=[CliffInterceptor(cliff)]
+        )
+        doomed = replace(service, store=CliffStore(service.store, cliff), temporal=client)
+        async with working(doomed, remote.app):
+            print("doomed", file=sys.stderr, flush=True)
+            await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(cast("Point", sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,28 @@
+"""The project's worker: the plugin, and nothing else that it would not have anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from classifier.app import App
+from classifier.audit.store import DecisionStore
+from classifier.temporal.plugin import ClassifierPlugin
+from tests.classifier.temporal.project.activities import file_away
+from tests.classifier.temporal.project.workflows import Decide, SortLetter, SortLong, SortMany
+
+WORKFLOWS = [Decide, SortLetter, SortLong, SortMany]
+
+
+def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:
+    """A worker for the queue."""
+    return Worker(
+        client,
+        task_queue=queue,
+        workflows=WORKFLOWS,
+        activities=[file_away],
+        plugins=[ClassifierPlugin(app.resolve({}), store)],
+        **options,
+    )

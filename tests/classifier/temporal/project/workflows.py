@@ -1,0 +1,96 @@
+"""The project's workflows: no passthrough, no settings, only what `classifier.temporal.workflow` offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import workflow
+
+from classifier.questions import Boolean, Choice, Questions
+from classifier.temporal.messages import DecideRequest, DecideResult
+from classifier.temporal.workflow import DecideOptions, decide, evaluate
+from tests.classifier.temporal.project.activities import file_away
+
+
+class Letter(Questions):
+    """What is asked about a letter."""
+
+    spam = Boolean("Is this spam?")
+    kind = Choice({"bug": None, "praise": None})
+
+
+@workflow.defn
+class SortLetter:
+    """Files a letter by typed answers."""
+
+    @workflow.run
+    async def run(self, text: str) -> list[str]:
+        """Where it went, and the decision it rests on."""
+        found = await evaluate("letters", text, Letter)
+        folder = (
+            "spam"
+            if found.answers.spam.at_least(0.5, unsure=True)
+            else found.answers.kind.choice_or("refused")
+        )
+        filed = await workflow.execute_activity(
+            file_away, folder, start_to_close_timeout=timedelta(seconds=10)
+        )
+        return [filed, found.decision_id]
+
+
+@workflow.defn
+class SortLong:
+    """Asks about a text of a given length, made inside."""
+
+    @workflow.run
+    async def run(self, length: int) -> str:
+        """The decision's id."""
+        return (await evaluate("letters", "x" * length, Letter)).decision_id
+
+
+@workflow.defn
+class SortMany:
+    """Asks about one letter after another."""
+
+    @workflow.run
+    async def run(self, count: int) -> int:
+        """How many it asked about."""
+        for number in range(count):
+            await evaluate("letters", f"letter {number}", Letter)
+        return count
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request and how to run it."""
+
+    request: DecideRequest
+    required: bool = False
+    attempt_seconds: float = 60.0
+    overall_seconds: float = 600.0
+
+
+@workflow.defn
+class Decide:
+    """Runs `decide` as it is, and says when it has moved on."""
+
+    def __init__(self) -> None:
+        self._moved_on = False
+
+    @workflow.run
+    async def run(self, asked: Asked) -> DecideResult:
+        """What came of it."""
+        options = DecideOptions(
+            attempt=timedelta(seconds=asked.attempt_seconds),
+            overall=timedelta(seconds=asked.overall_seconds),
+            audit="required" if asked.required else "deferred",
+        )
+        result = await decide(asked.request, options)
+        self._moved_on = True
+        return result
+
+    @workflow.query
+    def moved_on(self) -> bool:
+        """Whether it goes on with what was decided."""
+        return self._moved_on

@@ -1,0 +1,141 @@
+"""An app that triages tickets to an outbox and a webhook, its worker, and events for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from activities.deliver import DeliveryActivities
+from classifier.answers import Answer, ChoiceAnswer, Refusal
+from classifier.app import App
+from classifier.audit.store import AuditStore, DecisionStore
+from classifier.classifier import Classifier
+from classifier.models.protocol import DecisionModel
+from classifier.models.scripted import ScriptedModel
+from classifier.playbook import Outbox, Playbook, Review, Webhook
+from classifier.questions import Choice, Questions
+from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
+from worker import WORKFLOW_MODULES
+from workflows.messages import REVIEW, ReviewChoice, TriageRequest, TriageStatus, triage_workflow_id
+from workflows.triage import TriageWorkflow
+
+TOKEN = "sk-test-123"
+ENVIRON = {"HOOK_TOKEN": TOKEN}
+NO_HOOK = "http://127.0.0.1:9/"
+
+Handle = WorkflowHandle[TriageWorkflow, TriageStatus]
+
+
+class Ticket(Questions):
+    """What is asked about a ticket."""
+
+    department = Choice({"billing": None, "technical": None})
+
+
+def says(department: str, probability: float = 0.9) -> Mapping[str, Answer]:
+    """An answer of the model."""
+    other = "technical" if department == "billing" else "billing"
+    found = ChoiceAnswer(department, {department: probability, other: 1 - probability})
+    return {"department": found}
+
+
+REFUSED: Mapping[str, Answer] = {"department": Refusal("policy")}
+
+
+def always(reply: Mapping[str, Answer] | Exception) -> ScriptedModel:
+    """A model that has one answer."""
+    return ScriptedModel(lambda request: reply)
+
+
+def by_department(answers: Ticket) -> str | Review:
+    """Where the answer leads."""
+    return answers.department.choice_or(Review("refused"))
+
+
+def app(
+    model: DecisionModel,
+    *,
+    hook: str = NO_HOOK,
+    gate: float = 0.8,
+    route: Callable[[Ticket], Any] = by_department,
+) -> App:
+    """Billing goes to an outbox, technical to a webhook."""
+    tickets = Playbook(
+        id="tickets",
+        classifier=Classifier("tickets", model, Ticket),
+        routes=("billing", "technical"),
+        route=route,
+        gates={"department": gate},
+        destinations={
+            "billing": Outbox("outbox.jsonl"),
+            "technical": Webhook(hook, token_variable="HOOK_TOKEN"),
+        },
+    )
+    return App(playbooks=[tickets])
+
+
+@contextlib.asynccontextmanager
+async def triaging(
+    client: Client,
+    declared: App,
+    store: AuditStore,
+    queue: str,
+    home: Path,
+    *,
+    decisions: DecisionStore | None = None,
+    **options: Any,
+) -> AsyncGenerator[None]:
+    """A worker as `worker.py` makes it, over any store."""
+    resolved = declared.resolve(ENVIRON)
+    async with httpx.AsyncClient() as http:
+        delivery = DeliveryActivities(resolved, store, home=home, client=http, environ=ENVIRON)
+        async with Worker(
+            client,
+            task_queue=queue,
+            workflows=[TriageWorkflow],
+            activities=[delivery.deliver, delivery.record_review],
+            plugins=[ClassifierPlugin(resolved, decisions or store)],
+            workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
+            **options,
+        ):
+            yield
+
+
+def event(number: str, text: Any = "my card does not work") -> dict[str, Any]:
+    """A CloudEvent."""
+    return {
+        "specversion": "1.0",
+        "id": number,
+        "source": "/tests",
+        "type": "ticket",
+        "data": {"text": text},
+    }
+
+
+async def start(client: Client, queue: str, given: dict[str, Any]) -> Handle:
+    """Starts the run of an event."""
+    request = TriageRequest(given, "tickets", "acme", {"tenant_id": "acme"})
+    workflow_id = triage_workflow_id("acme", queue, given["id"])
+    return await client.start_workflow(TriageWorkflow.run, request, id=workflow_id, task_queue=queue)
+
+
+async def review(handle: Handle, route: str, by: str = "kim", reason: str | None = None) -> TriageStatus:
+    """A person's choice."""
+    choice = ReviewChoice(route, by, reason)
+    status: TriageStatus = await handle.execute_update(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
+        REVIEW, choice, result_type=TriageStatus
+    )
+    return status
+
+
+def outbox(home: Path) -> list[dict[str, Any]]:
+    """What was delivered to the file."""
+    path = home / "outbox.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
