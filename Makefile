@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test check format bench constraints clean
+.PHONY: help run test test-long check format bench constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -13,7 +13,10 @@ run: $(VENV)/.run ## triage the example tickets on an embedded stack
 	$(BIN)/classifier triage examples/tickets.jsonl
 
 test: $(VENV)/.dev ## run every test; starts what it needs itself
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-long: $(VENV)/.dev ## the few tests that take over a minute each
+	$(BIN)/python -m pytest -m long $(ARGS)
 
 check: $(VENV)/.dev ## ruff, mypy and pyright, all strict
 	$(BIN)/ruff check .
@@ -25,7 +28,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.dev ## run every benchmark; `make bench-stream` and so on run one
+bench: $(VENV)/.dev ## run every benchmark; `make bench-stream` and the like run one
 	$(BIN)/python -m tests.bench $(ARGS)
 
 bench-%: $(VENV)/.dev

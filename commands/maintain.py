@@ -16,6 +16,7 @@ from classifier.audit.partitions import ensure_partitions
 from classifier.audit.schema import upgrade
 from classifier.errors import ConfigurationError
 from commands.show import print_json, say, table
+from embedded.errors import EmbeddedError
 from embedded.stack import Addresses, running
 from worker import Settings, app_of, connect, hash_key, opened
 
@@ -71,8 +72,8 @@ async def check(settings: Settings, *, as_json: bool) -> bool:
 
 
 async def _findings(settings: Settings) -> AsyncIterator[Finding]:
-    addresses = running(settings.home) or Addresses()
-    yield _state_folder(settings.home)
+    folder, addresses = _state_folder(settings.home)
+    yield folder
     for finding in _app(settings):
         yield finding
     yield await _temporal(settings, addresses)
@@ -80,12 +81,17 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
         yield finding
 
 
-def _state_folder(home: Path) -> Finding:
+def _state_folder(home: Path) -> tuple[Finding, Addresses]:
     """Looks without making it; the nearest folder that is there says whether that would go well."""
+    try:
+        addresses = running(home) or Addresses()
+    except EmbeddedError as error:
+        return Finding("state folder", str(home), str(error)), Addresses()
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return Finding("state folder", str(home))
-    return Finding("state folder", str(home), f"{home} cannot be written; see CLASSIFIER_HOME")
+        return Finding("state folder", str(home)), addresses
+    problem = f"{home} cannot be written; see CLASSIFIER_HOME"
+    return Finding("state folder", str(home), problem), addresses
 
 
 def _app(settings: Settings) -> list[Finding]:

@@ -246,10 +246,11 @@ def test_once_it_is_committed_the_model_is_not_asked_again(
         assert [chosen(row)] == after.model.answered[str(row.state)]
 
 
-async def test_a_worker_killed_in_the_middle_of_a_thousand_events_loses_and_doubles_nothing(
-    house: House,
+@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.long)])
+async def test_a_worker_killed_in_the_middle_of_many_events_loses_and_doubles_nothing(
+    house: House, count: int
 ) -> None:
-    queue, count = "thousand", 1000
+    queue = f"events-{count}"
     model = CountingModel(latency=0.05)
     async with Server(model) as server:
         environ = house.environ(server, queue)

@@ -1,4 +1,4 @@
-"""What docs/questions.md and docs/decision-models.md say of errors, files and services is what the code does."""
+"""What the documents say of errors, question files and services is what the code does."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ def rows(document: Document, header: str) -> Iterator[list[str]]:
         if not line.startswith("|"):
             return
         yield [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def span(limit: tuple[int, int | None]) -> str:
+    return "" if limit[1] is None else f"{limit[0]}\N{EN DASH}{limit[1]}"
 
 
 def tree(error: type[ClassifierError] = ClassifierError) -> Iterator[type[ClassifierError]]:
@@ -65,13 +69,14 @@ def test_every_adapter_is_in_the_table() -> None:
 def test_a_service_is_told_as_it_is(name: str) -> None:
     service: Service = getattr(systemone, name)
     (row,) = [row for row in rows(MODELS, "service") if row[0] == f"`{name}`"]
-    assert row[1] == (f"`{(service.base_url or '').partition('://')[2]}{service.path}`" if service.base_url else f"`{service.path}`")
+    host = (service.base_url or "").partition("://")[2]
+    assert row[1] == f"`{host}{service.path}`"
     variables = (*service.api_key_variables, *service.base_url_variables, *service.model_variables)
     assert re.findall(r"`(\w+)`", row[2]) == list(variables)
     limits = service.limits
     assert row[3] == (f"≤ {limits.questions}" if limits.questions else "")
-    assert row[4] == (f"{limits.options[0]}–{limits.options[1]}" if limits.options[1] else "")
-    assert row[5] == (f"{limits.levels[0]}–{limits.levels[1]}" if limits.levels[1] else "")
+    assert row[4] == span(limits.options)
+    assert row[5] == span(limits.levels)
 
 
 @pytest.mark.parametrize("service", [decisions._OPENAI, decisions._AZURE, decisions._LITELLM])

@@ -35,7 +35,7 @@ def _assert_shipped_is_made_from_the_data(encoder: Encoder) -> None:
     assert head.bias == pytest.approx(known.bias, abs=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_shipped_e5_head_is_made_from_the_data(e5_encoder: E5Encoder) -> None:
     _assert_shipped_is_made_from_the_data(e5_encoder)
 
