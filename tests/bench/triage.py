@@ -92,9 +92,8 @@ def main() -> None:
     found = measure(given.events)
     found["noop_per_second"] = round(asyncio.run(noop_rate(given.events)), 1)
     found["ratio_to_noop"] = round(found["events_per_second"] / found["noop_per_second"], 2)
-    print(
-        f"{found['ratio_to_noop']:.2f} x of no-op workflows, which reach {found['noop_per_second']:.1f}/s here"
-    )
+    noop = found["noop_per_second"]
+    print(f"{found['ratio_to_noop']:.2f} x workflows that do nothing, which reach {noop:.1f}/s here")
     print(f"{given.events} tickets: {found['triage_seconds']:.1f} s ({found['events_per_second']:.1f}/s)")
     print(f"from the command to its end: {found['wall_seconds']} s")
     for name, seconds in found["cpu_seconds"].items():
