@@ -8,6 +8,7 @@ import socket
 from asyncio.subprocess import PIPE
 from collections.abc import Generator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -57,6 +58,10 @@ async def test_the_help_of_every_command_has_an_example(home: Path) -> None:
     assert "classifier triage examples/tickets.jsonl" in await help_of(())
 
 
+def _words(value: object) -> str:
+    return " ".join(map(str, cast("tuple[object, ...]", value))) if isinstance(value, tuple) else ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "given", "said"),
     [
@@ -78,7 +83,7 @@ async def test_the_help_of_every_command_has_an_example(home: Path) -> None:
             "CLASSIFIER_HASH_KEY",
         ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    ids=_words,
 )
 async def test_what_is_wrong_is_one_sentence(
     home: Path, arguments: tuple[str, ...], given: dict[str, str], said: str
