@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from temporalio import activity
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
@@ -29,6 +30,7 @@ from classifier.audit.schema import upgrade
 from classifier.audit.store import AuditStore
 from classifier.errors import ClassifierError, ConfigurationError
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
+from classifier.tracing import installed
 from embedded.stack import Addresses, Stack, running
 from embedded.state import default_home
 from workflows.triage import TriageWorkflow
@@ -227,7 +229,7 @@ async def working(service: Service, app: App) -> AsyncGenerator[ResolvedApp]:
         ConfigurationError: Lists everything that keeps the app from starting.
     """
     settings = service.settings
-    resolved = app.resolve(settings.environ)
+    resolved = app.resolve(settings.environ, tracer=installed(attempt=_attempt))
     async with httpx.AsyncClient(follow_redirects=False) as client:
         delivery = DeliveryActivities(
             resolved, service.store, home=settings.home, client=client, environ=settings.environ
@@ -253,6 +255,11 @@ def _runtime() -> Runtime:
     """The SDK's core keeps to errors; what it warns of is mostly a completion that came too late."""
     levels = TelemetryFilter(core_level="ERROR", other_level="ERROR")
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
+
+
+def _attempt() -> int | None:
+    """The attempt that a span belongs to."""
+    return activity.info().attempt if activity.in_activity() else None
 
 
 def app_of(settings: Settings) -> App:

@@ -37,11 +37,14 @@ if TYPE_CHECKING:
         StoreError,
         StoreUnavailable,
     )
+    from classifier.labels import read_labels, with_examples
     from classifier.messages import DataPart, Message, TextDelta, TextPart
     from classifier.models.chat import ChatModel
     from classifier.models.clef import ClefModel
     from classifier.models.decisions import AzureDecisionsModel, DecisionsModel, LiteLLMDecisionsModel
+    from classifier.models.fallback import Fallback
     from classifier.models.gemini import GeminiModel
+    from classifier.models.limiter import Limited
     from classifier.models.local.model import LocalModel
     from classifier.models.protocol import DecisionModel, DecisionRequest
     from classifier.models.scripted import ScriptedModel
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from classifier.playbook import Outbox, Playbook, Review, Webhook
     from classifier.policy import PolicyContext
     from classifier.processor import ClassifierProcessor
+    from classifier.question_files import parse_questions
     from classifier.questions import Boolean, Choice, Example, Question, Questions, Score
     from classifier.result import (
         ClassifierResult,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         Truncation,
         Usage,
     )
+    from classifier.scorer import NotScorable, Scored, Scorer
     from classifier.temporal.plugin import ClassifierPlugin
     from classifier.values import JSON, State
 
@@ -100,17 +105,20 @@ __all__ = [
     "DecisionsModel",
     "EventStore",
     "Example",
+    "Fallback",
     "GeminiModel",
     "HistoryEvent",
     "Ids",
     "InputTooLarge",
     "InvalidAnswer",
+    "Limited",
     "LiteLLMDecisionsModel",
     "LocalModel",
     "MemoryStore",
     "Message",
     "ModelError",
     "ModelUnavailable",
+    "NotScorable",
     "Outbox",
     "Playbook",
     "PolicyContext",
@@ -129,6 +137,8 @@ __all__ = [
     "Rounding",
     "Score",
     "ScoreAnswer",
+    "Scored",
+    "Scorer",
     "ScriptedModel",
     "SourceEvent",
     "State",
@@ -142,6 +152,9 @@ __all__ = [
     "Usage",
     "Webhook",
     "load_app",
+    "parse_questions",
+    "read_labels",
+    "with_examples",
 ]
 
 _HOMES = {
@@ -172,11 +185,14 @@ _HOMES = {
         "StoreError",
         "StoreUnavailable",
     ),
+    "classifier.labels": ("read_labels", "with_examples"),
     "classifier.messages": ("DataPart", "Message", "TextDelta", "TextPart"),
     "classifier.models.chat": ("ChatModel",),
     "classifier.models.clef": ("ClefModel",),
     "classifier.models.decisions": ("AzureDecisionsModel", "DecisionsModel", "LiteLLMDecisionsModel"),
+    "classifier.models.fallback": ("Fallback",),
     "classifier.models.gemini": ("GeminiModel",),
+    "classifier.models.limiter": ("Limited",),
     "classifier.models.local.model": ("LocalModel",),
     "classifier.models.protocol": ("DecisionModel", "DecisionRequest"),
     "classifier.models.scripted": ("ScriptedModel",),
@@ -184,6 +200,7 @@ _HOMES = {
     "classifier.playbook": ("Outbox", "Playbook", "Review", "Webhook"),
     "classifier.policy": ("PolicyContext",),
     "classifier.processor": ("ClassifierProcessor",),
+    "classifier.question_files": ("parse_questions",),
     "classifier.questions": ("Boolean", "Choice", "Example", "Question", "Questions", "Score"),
     "classifier.result": (
         "ClassifierResult",
@@ -193,6 +210,7 @@ _HOMES = {
         "Truncation",
         "Usage",
     ),
+    "classifier.scorer": ("NotScorable", "Scored", "Scorer"),
     "classifier.temporal.plugin": ("ClassifierPlugin",),
     "classifier.values": ("JSON", "State"),
 }
