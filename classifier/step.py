@@ -15,7 +15,7 @@ from classifier.errors import ConfigurationError, RequestRejected
 from classifier.playbook import Playbook
 from classifier.questions import question_set_hash
 from classifier.result import ClassifierResult
-from classifier.values import JSON, State
+from classifier.values import JSON, State, is_blank
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Step:
             PolicyError: The playbook's state function raised.
         """
         state = self.state_of(data)
-        if not state or (isinstance(state, str) and not state.strip()):
+        if is_blank(state):
             raise RequestRejected("there is no text to ask about")
         return state, await self.classifier.evaluate(state)
 

@@ -73,6 +73,11 @@ def as_text(value: JSON) -> str:
     return json.dumps(value, separators=(", ", ": "), ensure_ascii=False, allow_nan=False)
 
 
+def is_blank(state: State | None) -> bool:
+    """Whether there is nothing to ask about: nothing at all, an empty container, or only white space."""
+    return not state or (isinstance(state, str) and not state.strip())
+
+
 def language_of(value: JSON) -> str:
     """What is language in `value`: text as it is, else every text in it, one a line, without the keys.
 

@@ -13,7 +13,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from classifier.audit.records import SourceEvent
 from classifier.errors import PolicyError
-from classifier.values import JSON, State, canonical_json, json_copy
+from classifier.values import JSON, State, canonical_json, is_blank, json_copy
 
 MAX_EVENT_BYTES = 1_000_000
 """As it is read."""
@@ -104,7 +104,7 @@ def _check(event: dict[str, Any]) -> None:
 
 
 def _check_state(state: State) -> None:
-    if not state or (isinstance(state, str) and not state.strip()):
+    if is_blank(state):
         raise ValueError("there is no text to decide on")
 
 

@@ -228,7 +228,11 @@ def _decided(decision: Decision, *, recorded: bool) -> Decided:
 
 
 async def _to_its_end(write: Awaitable[T]) -> T:
-    """Lets a write end although a cancel arrives meanwhile; then the cancel goes on."""
+    """Lets a write end although a cancel arrives meanwhile; then the cancel goes on.
+
+    A write that fails is raised in place of the cancel: the decision then travels to the workflow, which
+    records it and knows of the cancel itself.
+    """
     writing = asyncio.ensure_future(write)
     try:
         return await asyncio.shield(writing)
