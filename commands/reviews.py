@@ -16,7 +16,7 @@ from classifier.decision_json import decision_to_json
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, as_text
 from commands.look import became, identity, shortened
-from commands.show import print_json, say, table
+from commands.show import print_json, program, say, table
 from commands.working import a_worker
 from worker import Service, Settings, app_of, opened
 from workflows.messages import REVIEW, ReviewChoice, TriageStatus
@@ -42,7 +42,7 @@ async def list_reviews(
     ]
     console.print(table("Waiting for a person, oldest first", ["decision", "#waits", "text", "why"], rows))
     if waiting:
-        example = f"classifier review decide {waiting[0].decision_id} --route ROUTE --by NAME"
+        example = f"{program()} review decide {waiting[0].decision_id} --route ROUTE --by NAME"
         say(console, f"\ndecide: {example}")
 
 

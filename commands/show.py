@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import Console
@@ -24,6 +27,14 @@ _STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 """What moves the cursor, turns the direction of text round, or is no character at all."""
 
 Advance: TypeAlias = Callable[[int], None]
+
+
+def program() -> str:
+    """How to call this command line again: by its name where the shell finds it, else as it was called."""
+    called = Path(sys.argv[0])
+    if called.name != "classifier" or shutil.which("classifier"):
+        return "classifier"
+    return os.path.relpath(called)
 
 
 def print_json(body: JSON) -> None:

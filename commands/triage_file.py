@@ -13,7 +13,7 @@ from rich.console import Console
 from classifier.app import App
 from classifier.audit.history import History
 from classifier.errors import ConfigurationError
-from commands.show import counted, print_json, progress, say, table
+from commands.show import counted, print_json, program, progress, say, table
 from commands.triage import Summary, TriageRun
 from commands.working import a_worker, while_the_stack_runs
 from worker import Service, Settings, app_of, opened
@@ -130,16 +130,17 @@ def _print_totals(console: Console, summary: Summary) -> None:
 def _print_next(console: Console, summary: Summary, service: Service, file: str) -> None:
     ui = service.addresses.temporal_ui
     if ui is not None:
-        note = "" if service.attached else " while `classifier up` runs"
+        note = "" if service.attached else f" while `{program()} up` runs"
         say(console, f"\nTemporal UI: {ui}{note}")
+    name = program()
     commands = [
-        ("classifier history list", "what was decided"),
-        ("classifier history list --where 'injection >= 0.5'", "by what was answered"),
-        ("classifier review list", "what waits for a person"),
-        (f"classifier triage {file}", "again: every event is known, nothing is done twice"),
+        (f"{name} history list", "what was decided"),
+        (f"{name} history list --where 'injection >= 0.5'", "by what was answered"),
+        (f"{name} review list", "what waits for a person"),
+        (f"{name} triage {file}", "again: every event is known, nothing is done twice"),
     ]
     if summary.started == 0:
         commands = commands[:3]
     say(console, "\nNext:")
     for command, why in commands:
-        say(console, f"  {command:<52} {why}")
+        say(console, f"  {command:<62} {why}")
