@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import logging
 import os
 import sys
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from classifier.errors import ClassifierError
+from commands import history_cli, review_cli
+from commands.arguments import AppOption, Json, Tenant, run
 from commands.show import plain
 from embedded.errors import EmbeddedError
 
@@ -36,18 +36,15 @@ With nothing configured, Temporal and PostgreSQL run on this machine, and the lo
     classifier up                               keep everything running
 """,
 )
-history = typer.Typer(no_args_is_help=True, help="What was decided, and why.")
-review = typer.Typer(no_args_is_help=True, help="Events that wait for a person.")
-app.add_typer(history, name="history")
-app.add_typer(review, name="review")
+app.add_typer(history_cli.app, name="history")
+app.add_typer(review_cli.app, name="review")
 
-AppOption = Annotated[
-    str | None,
-    typer.Option("--app", help="The app as module:name; default: CLASSIFIER_APP, else the ticket triage."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
-Tenant = Annotated[str, typer.Option(help="Whose events and decisions.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
+
+@app.callback()
+def door(context: typer.Context) -> None:
+    """Hands the environment to whichever command is meant."""
+    context.obj = _settings
+
 
 REJECTED = 3
 """Exit code of `triage` where lines were rejected; 1 is a failure, 2 a wrong command line."""
@@ -60,7 +57,7 @@ def up(app_name: AppOption = None) -> None:
     """Start the stack and a worker, and stay until Ctrl-C."""
     from commands import serve
 
-    _run(serve.up(_settings(app=app_name), _errors()))
+    run(serve.up(_settings(app=app_name), _errors()))
 
 
 @app.command(epilog="Example: TEMPORAL_ADDRESS=localhost:7233 classifier worker --app shop.triage:app")
@@ -68,7 +65,7 @@ def worker(app_name: AppOption = None) -> None:
     """Run a worker until it is told to stop; calls in flight finish first."""
     from commands import serve
 
-    _run(serve.worker(_settings(app=app_name), _errors()))
+    run(serve.worker(_settings(app=app_name), _errors()))
 
 
 @app.command(epilog="Example: classifier triage events.jsonl --playbook tickets --json")
@@ -88,7 +85,7 @@ def triage(
     """
     from commands import triage_file
 
-    summary = _run(
+    summary = run(
         triage_file.triage(
             _settings(app=app_name), file, playbook=playbook, tenant=tenant, as_json=json, console=_errors()
         )
@@ -144,116 +141,11 @@ def ask(
         model=model,
     )
     try:
-        answered = _run(asking.ask(_settings(app=app_name), given, as_json=json, console=_errors()))
+        answered = run(asking.ask(_settings(app=app_name), given, as_json=json, console=_errors()))
     except asking.WrongUsage as error:
         raise typer.BadParameter(str(error)) from None
     if not answered:
         raise typer.Exit(REFUSED)
-
-
-@history.command("list", epilog="Example: classifier history list --where 'department = security' --since 7d")
-def history_list(
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--where",
-            help="A condition on an answer: 'department = security', 'injection >= 0.5'. Repeatable.",
-        ),
-    ] = None,
-    outcome: Annotated[str | None, typer.Option(help="allowed, filtered or aborted.")] = None,
-    classifier: Annotated[str | None, typer.Option(help="Only this classifier.")] = None,
-    playbook: Annotated[str | None, typer.Option(help="Only this playbook.")] = None,
-    route: Annotated[str | None, typer.Option(help="Only this route.")] = None,
-    action: Annotated[str | None, typer.Option(help="route or review.")] = None,
-    workflow: Annotated[str | None, typer.Option(help="Only this workflow.")] = None,
-    since: Annotated[str | None, typer.Option(help="2026-11-02T08:00:00Z, or an age: 30m, 12h, 7d.")] = None,
-    until: Annotated[str | None, typer.Option(help="As --since; exclusive.")] = None,
-    failed: Annotated[
-        bool | None, typer.Option("--failed/--answered", help="Only failed calls, or only answered ones.")
-    ] = None,
-    cursor: Annotated[str | None, typer.Option(help="Where the last page ended.")] = None,
-    limit: Limit = 20,
-    tenant: Tenant = "default",
-    json: Json = False,
-) -> None:
-    """List decisions, newest first."""
-    from commands import look
-
-    filters: dict[str, Any] = {
-        "outcome": outcome,
-        "classifier": classifier,
-        "playbook": playbook,
-        "route": route,
-        "action": action,
-        "workflow": workflow,
-        "since": since,
-        "until": until,
-        "failed": failed,
-    }
-    listing = look.list_decisions(
-        _settings(),
-        tenant=tenant,
-        filters=filters,
-        where=where or [],
-        cursor=cursor,
-        limit=limit,
-        as_json=json,
-    )
-    _run(listing)
-
-
-@history.command("show", epilog="Example: classifier history show 6d8f0b1c-2f6e-5b8e-9a51-6f6d2f1f7c11")
-def history_show(
-    decision_id: Annotated[str, typer.Argument(help="The id of a decision, as `history list` prints it.")],
-    tenant: Tenant = "default",
-    json: Json = False,
-) -> None:
-    """Show one decision: the text, the answers, why it went where it went, and what followed."""
-    from commands import look
-
-    _run(look.show_decision(_settings(), decision_id, tenant=tenant, as_json=json))
-
-
-@review.command("list", epilog="Example: classifier review list --limit 5")
-def review_list(
-    playbook: Annotated[str | None, typer.Option(help="Only this playbook.")] = None,
-    limit: Limit = 20,
-    tenant: Tenant = "default",
-    json: Json = False,
-) -> None:
-    """List events that wait for a person, oldest first."""
-    from commands import reviews
-
-    _run(reviews.list_reviews(_settings(), tenant=tenant, playbook=playbook, limit=limit, as_json=json))
-
-
-@review.command(
-    "decide",
-    epilog="Example: classifier review decide 6d8f0b1c-2f6e-5b8e-9a51-6f6d2f1f7c11 --route security --by Zoë",
-)
-def review_decide(
-    decision_id: Annotated[str, typer.Argument(help="The id that `review list` prints.")],
-    route: Annotated[str, typer.Option(help="Where the event goes.")],
-    by: Annotated[str, typer.Option(help="Who decides; stays on the record.")],
-    reason: Annotated[str | None, typer.Option(help="Why; stays on the record.")] = None,
-    tenant: Tenant = "default",
-    app_name: AppOption = None,
-    json: Json = False,
-) -> None:
-    """Decide about an event that waits; it is delivered at once."""
-    from commands import reviews
-
-    _run(
-        reviews.decide_review(
-            _settings(app=app_name),
-            decision_id,
-            tenant=tenant,
-            route=route,
-            by=by,
-            reason=reason,
-            as_json=json,
-        )
-    )
 
 
 @app.command(epilog="Example: DATABASE_URL=postgresql://classifier@db/classifier classifier migrate")
@@ -261,7 +153,7 @@ def migrate() -> None:
     """Bring the schema of DATABASE_URL up to date; safe to run by several at once."""
     from commands import maintain
 
-    _run(maintain.migrate(_settings(), _errors()))
+    run(maintain.migrate(_settings(), _errors()))
 
 
 @app.command(epilog="Example: classifier check --json")
@@ -269,7 +161,7 @@ def check(app_name: AppOption = None, json: Json = False) -> None:
     """Say what is configured and reachable, all problems at once; exit code 1 if there are any."""
     from commands import maintain
 
-    if not _run(maintain.check(_settings(app=app_name), as_json=json)):
+    if not run(maintain.check(_settings(app=app_name), as_json=json)):
         raise typer.Exit(1)
 
 
@@ -295,10 +187,6 @@ def _settings(**given: Any) -> Any:
     from worker import Settings
 
     return Settings.from_environ(os.environ, **given)
-
-
-def _run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(work)
 
 
 def _errors() -> Console:

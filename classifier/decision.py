@@ -113,6 +113,7 @@ class Decision:
         gates: Thresholds that were applied, by question.
         branch: What a playbook decided; None outside playbooks.
         state: The text sent, after truncation; erasable.
+        original: The text before normalising, where that changed it; erasable.
         request_context: The caller's context; erasable.
         normalised: What was changed before judging ("nfkc", "format", "confusables").
         mode: "monitor" records what would have happened and changes nothing.
@@ -147,6 +148,7 @@ class Decision:
     warnings: tuple[str, ...] = ()
     truncation: Truncation | None = None
     normalised: tuple[str, ...] = ()
+    original: str | None = None
     mode: Mode = "enforce"
     metadata: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
 

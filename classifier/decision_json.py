@@ -33,6 +33,7 @@ _PLAIN = (
     "resolved_model",
     "provider_request_id",
     "mode",
+    "original",
 )
 _OBJECTS = ("gates", "request_context", "metadata")
 _LISTS = ("warnings", "normalised")

@@ -287,6 +287,7 @@ class Desk:
             request_context=self.run.context,
             policy_version=processor.policy_version,
             normalised=asked.prepared.normalised,
+            original=asked.prepared.original,
             mode=processor.mode,
             **_provenance(asked, response),
         )

@@ -51,12 +51,14 @@ class Prepared:
         blank: There was nothing to read before it was cut.
         truncation: Where it was cut.
         normalised: What normalising changed.
+        original: The whole text before that, if it changed anything.
     """
 
     text: str
     blank: bool = False
     truncation: Truncation | None = None
     normalised: tuple[str, ...] = ()
+    original: str | None = None
 
 
 class ClassifierProcessor(Generic[A]):
@@ -193,12 +195,13 @@ class ClassifierProcessor(Generic[A]):
         """
         seen = self._seen(text)
         blank = not seen.text.strip()
+        original = text if seen.changes else None
         limit = self.max_input_length
         length = len(seen.text)
         if limit is None or length <= limit:
-            return Prepared(seen.text, blank, None, seen.changes)
+            return Prepared(seen.text, blank, None, seen.changes, original)
         cut = seen.text[length - limit :] if newest else seen.text[:limit]
-        return Prepared(cut, blank, Truncation(length, limit, "processor"), seen.changes)
+        return Prepared(cut, blank, Truncation(length, limit, "processor"), seen.changes, original)
 
     def _seen(self, text: str) -> Normalised:
         if self.normalise is None:

@@ -281,7 +281,7 @@ def _chunks(rows: Iterable[Rows]) -> Iterable[list[Rows]]:
     chunk: list[Rows] = []
     size = 0
     for item in rows:
-        characters = len(item.contents["state"])
+        characters = len(item.contents["state"]) + len(item.contents["original"] or "")
         if chunk and size + characters > _CHARACTERS_AT_ONCE:
             yield chunk
             chunk, size = [], 0

@@ -144,6 +144,7 @@ def _contents(decision: Decision) -> Row:
         "state": _state_text(decision.state),
         "state_is_json": not isinstance(decision.state, str),
         "request_context": encode(decision.request_context),
+        "original": escape_optional(decision.original),
     }
 
 
@@ -203,6 +204,7 @@ def decision_of(row: Mapping[str, Any]) -> Decision:
         warnings=_texts(row["warnings"]),
         truncation=_truncation(row),
         normalised=_texts(row["normalised"]),
+        original=unescape_optional(row.get("original")),
         metadata=cast("dict[str, JSON]", decode(row["metadata"])),
     )
 

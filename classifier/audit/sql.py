@@ -13,7 +13,8 @@ from classifier.audit.tables import decision_answers, decision_contents, decisio
 
 _FACTS = [column for column in decisions.columns if column.name not in {"recorded_at", "reason_text"}]
 _CONTENTS = [
-    decision_contents.c[name] for name in ("resource_id", "state", "state_is_json", "request_context")
+    decision_contents.c[name]
+    for name in ("resource_id", "state", "state_is_json", "request_context", "original")
 ]
 _JOINED = decisions.outerjoin(
     decision_contents,

@@ -32,8 +32,8 @@ def _text(name: str, **options: Any) -> sa.Column[str]:
     return sa.Column(name, sa.Text, nullable=False, **options)
 
 
-def _optional(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text)
+def _optional(name: str, **options: Any) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, **options)
 
 
 def _json(name: str, *, nullable: bool = False) -> sa.Column[Any]:
@@ -154,6 +154,7 @@ decision_contents = sa.Table(
     _text("state"),
     sa.Column("state_is_json", sa.Boolean, nullable=False),
     _json("request_context"),
+    _optional("original", comment="the text before normalising, where that changed it"),
     sa.PrimaryKeyConstraint("decision_id", "decided_at"),
     sa.Index(
         "ix_decision_contents_resource",

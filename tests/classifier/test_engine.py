@@ -265,3 +265,13 @@ async def test_a_stop_after_the_answer_is_recorded_and_told_and_then_goes_on() -
         await running
     assert [decision.state for decision in told] == ["hello"]
     assert len(store.decisions) == 1
+
+
+async def test_the_text_before_normalising_is_kept_with_what_was_judged() -> None:
+    tried = await try_messages(
+        [guarding(normalise=True, max_input_length=4)], ["\uff47ood\u200b stuff", "plain"]
+    )
+    changed, plain = tried.decisions
+    assert (changed.state, changed.original) == ("good", "\uff47ood\u200b stuff")
+    assert changed.normalised
+    assert (plain.state, plain.original, plain.normalised) == ("plai", None, ())

@@ -111,6 +111,7 @@ def decisions(draw: st.DrawFn, tenant: str = "acme") -> Decision:
         warnings=draw(st.tuples(any_text) | st.just(())),
         truncation=draw(st.none() | st.builds(Truncation, st.integers(0, 99), counts, any_text)),
         normalised=draw(st.just(()) | st.just(("nfkc",))),
+        original=draw(optional_text),
         mode=draw(st.sampled_from(["enforce", "monitor"])),
         metadata=draw(json_objects),
     )
