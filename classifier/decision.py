@@ -19,6 +19,9 @@ Outcome: TypeAlias = Literal["allowed", "filtered", "aborted"]
 Phase: TypeAlias = Literal["input", "output", "stream", "step"]
 Mode: TypeAlias = Literal["enforce", "monitor"]
 
+MAX_PROCESSORS = 1024
+"""In one chain; a decision's ordinal holds the message and the processor."""
+
 _NAMESPACE = uuid.UUID("8d0b4b52-3f6e-5c8c-9a53-4b6c7c0f7a11")
 
 
@@ -51,6 +54,16 @@ class Coordinates:
             ordinal,
         ]
         return uuid.uuid5(_NAMESPACE, canonical_json(parts).decode("ascii"))
+
+
+def ordinal_of(position: int, place: int) -> int:
+    """The number of the decision on the message at `position` by the processor at `place` of its chain."""
+    return position * MAX_PROCESSORS + place
+
+
+def position_of(ordinal: int) -> int:
+    """The position of the message that a processor's decision is about."""
+    return ordinal // MAX_PROCESSORS
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,6 @@ class _Chain:
                     continue
                 self._judgements.append(judgement)
                 if judgement.effect == "aborted":
-                    self._kept = []
                     return False
                 if judgement.effect == "filtered":
                     self._kept.remove(index)
@@ -84,7 +83,7 @@ class _Chain:
 
     def verdict(self) -> Verdict:
         """What came of it."""
-        return Verdict(tuple(self._judgements), tuple(self._kept), self._messages)
+        return Verdict(tuple(self._judgements), self._messages)
 
     def _wanted(self, processor: ClassifierProcessor[Any]) -> Sequence[int]:
         return self._kept[-1:] if processor.last_message_only else tuple(self._kept)

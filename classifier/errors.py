@@ -10,7 +10,8 @@
     │   ├── RequestRejected      the service does not accept the request
     │   │   ├── AuthenticationFailed
     │   │   └── InputTooLarge    state or question set over a limit; mostly found before any I/O
-    │   └── InvalidAnswer        the response is unreadable, incomplete or contradicts itself
+    │   ├── InvalidAnswer        the response is unreadable, incomplete or contradicts itself
+    │   └── ActivityLost         the activity that asked ended without a result
     ├── PolicyError              application policy raised; never retried, never fail-open
     └── StoreError               the audit store did not take or give a record
         ├── StoreUnavailable     not reachable, or not in time
@@ -23,13 +24,11 @@ state, a provider's text or a secret.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class ClassifierError(Exception):
     """Base of everything this library raises on purpose."""
 
-    code: ClassVar[str] = "CLASSIFIER_ERROR"
+    code: str = "CLASSIFIER_ERROR"
     retryable: bool = False
     retry_after: float | None = None
 
@@ -140,6 +139,16 @@ class InvalidAnswer(ModelError):
         self.retryable = unreadable
         self.missing = missing
         self.extra = extra
+
+
+class ActivityLost(ModelError):
+    """The activity that asked ended without a result; `code` says why it did."""
+
+    code = "ACTIVITY_LOST"
+
+    def __init__(self, code: str) -> None:
+        super().__init__("the activity ended without a result")
+        self.code = code
 
 
 class PolicyError(ClassifierError):

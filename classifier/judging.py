@@ -17,8 +17,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from classifier.classifier import Classifier
 from classifier.context import RESOURCE_ID_KEY, THREAD_ID_KEY, TRACE_ID_KEY, checked_context, text_of
-from classifier.decision import Decision, DecisionFailure, Ids, Phase, Tripwire
-from classifier.errors import ClassifierError, ConfigurationError, PolicyError, StoreError
+from classifier.decision import (
+    MAX_PROCESSORS,
+    Decision,
+    DecisionFailure,
+    Ids,
+    Phase,
+    Tripwire,
+    ordinal_of,
+)
+from classifier.errors import ClassifierError, ConfigurationError, ModelError, PolicyError, StoreError
 from classifier.messages import Message
 from classifier.policy import PolicyContext, Ruling, call, rule
 from classifier.processor import ClassifierProcessor, Prepared
@@ -34,11 +42,18 @@ log = logging.getLogger("classifier")
 FAILED_REASON = "classification_failed"
 FAILED_CODE = "CLASSIFIER_FAILED"
 UNEXPECTED_CODE = "UNEXPECTED_ERROR"
-MAX_PROCESSORS = 1024
 
 
 class AskAgain(Exception):
-    """Raised by an `Evaluate` whose caller will run the engine again: nothing is decided or recorded."""
+    """Raised by an `Evaluate` whose caller will run the engine again: nothing is decided or recorded.
+
+    Attributes:
+        reason: Why it gave up for now.
+    """
+
+    def __init__(self, reason: ModelError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +141,7 @@ class Desk:
 
     def ordinal(self, position: int, processor: ClassifierProcessor[Any]) -> int:
         """The number of a decision: (position, processor) in one integer, the same in every attempt."""
-        return position * MAX_PROCESSORS + self._places[processor.id]
+        return ordinal_of(position, self._places[processor.id])
 
     def decision_id(self, position: int, processor: ClassifierProcessor[Any]) -> uuid.UUID:
         """The id of the decision of `processor` at `position`."""

@@ -94,6 +94,18 @@ def installed(*, attempt: Attempt = lambda: None) -> Tracer:
     return Spans(trace.get_tracer("temporal-classifier"), attempt=attempt)
 
 
+def current_span() -> tuple[str, str] | None:
+    """Trace and span id of the span that is open here, in hex; None where nothing is traced."""
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return None
+    context = trace.get_current_span().get_span_context()
+    if not context.is_valid:
+        return None
+    return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+
+
 class Spans:
     """Spans of an OpenTelemetry tracer, with `classifier.*` and OpenInference's `decision.*` attributes.
 

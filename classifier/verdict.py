@@ -6,17 +6,21 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from classifier.answers import Answers
 from classifier.context import tenant_of
 from classifier.decision import Coordinates, DecisionFailure, Ids, Mode, Outcome, Tripwire
 from classifier.errors import ClassifierError
 from classifier.messages import Message
-from classifier.processor import ClassifierProcessor
+from classifier.questions import Questions, typed_answers
 from classifier.values import JSON
 
+if TYPE_CHECKING:  # workflow code reads verdicts, and has no use for what makes them
+    from classifier.processor import ClassifierProcessor
+
 A = TypeVar("A", bound=Answers)
+Q = TypeVar("Q", bound=Questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +134,10 @@ class Verdict:
 
     Attributes:
         judgements: In the order they were made; all that were completed, also before an abort.
-        kept: Indexes of the messages that pass; empty after an abort.
         given: The messages as they came.
     """
 
     judgements: tuple[Judgement, ...]
-    kept: tuple[int, ...]
     given: tuple[Message, ...]
 
     @property
@@ -145,6 +147,14 @@ class Verdict:
         if "aborted" in effects:
             return "aborted"
         return "filtered" if "filtered" in effects else "allowed"
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Indexes of the messages that pass; empty after an abort."""
+        if self.outcome == "aborted":
+            return ()
+        dropped = {each.position for each in self.judgements if each.effect == "filtered"}
+        return tuple(index for index in range(len(self.given)) if index not in dropped)
 
     @property
     def tripwire(self) -> Tripwire | None:
@@ -177,14 +187,25 @@ class Verdict:
         if tripped is not None and tripped.tripwire is not None:
             raise Tripped(tripped.tripwire, tripped.processor_id, self.judgements)
 
-    def answers(self, processor: ClassifierProcessor[A]) -> tuple[A, ...]:
-        """The typed answers a processor got, in the order of the messages it judged."""
-        found: list[Any] = [
-            judgement.answers
-            for judgement in self.judgements
-            if judgement.processor_id == processor.id and judgement.answers is not None
-        ]
-        return tuple(found)
+    @overload
+    def answers(self, processor: ClassifierProcessor[A]) -> tuple[A, ...]: ...
+
+    @overload
+    def answers(self, processor: str, questions: type[Q]) -> tuple[Q, ...]: ...
+
+    def answers(
+        self, processor: ClassifierProcessor[Any] | str, questions: type[Questions] | None = None
+    ) -> tuple[Any, ...]:
+        """The typed answers a processor got, in the order of the messages it judged.
+
+        Args:
+            processor: The processor, or its id.
+            questions: The class its questions are declared with, where only its id is known.
+        """
+        wanted = processor if isinstance(processor, str) else processor.id
+        found = [each.answers for each in self.judgements if each.processor_id == wanted]
+        known = [answers for answers in found if answers is not None]
+        return tuple(known if questions is None else (typed_answers(questions, each) for each in known))
 
     def _tripped(self) -> Judgement | None:
         return next((judgement for judgement in self.judgements if judgement.effect == "aborted"), None)

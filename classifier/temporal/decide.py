@@ -8,30 +8,31 @@ decision that was recorded is the one acted on.
 from __future__ import annotations
 
 import asyncio
-import logging
-import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, cast
 
 from temporalio import activity
 
-from classifier.answers import answers_to_json
 from classifier.app import ResolvedApp
 from classifier.audit.store import DecisionStore
 from classifier.context import checked_context, tenant_of
-from classifier.decision import Coordinates, Decision, DecisionFailure, Ids
-from classifier.decision_json import branch_to_json, decision_from_json, decision_to_json
-from classifier.errors import ClassifierError, ConfigurationError, ModelError, PolicyError, StoreUnavailable
+from classifier.decision import Coordinates, Decision, Ids
+from classifier.decision_json import decision_from_json
+from classifier.errors import ClassifierError, ConfigurationError
+from classifier.messages import message_from_json
+from classifier.playbook import Playbook
 from classifier.step import Step
-from classifier.temporal.failures import as_application_error, as_failure
+from classifier.temporal.failures import as_application_error
+from classifier.temporal.guards import Guard
 from classifier.temporal.heartbeat import Progress, earlier_progress, heartbeating
-from classifier.temporal.messages import DECIDE, RECORD, Decided, DecideRequest, DecideResult, RecordRequest
-from classifier.values import State
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
+from classifier.temporal.messages import DECIDE, RECORD, DecideRequest, DecideResult, RecordRequest
+from classifier.temporal.recorder import Recorder
+from classifier.temporal.results import decided, result_of
+from classifier.temporal.steps import Steps
+from classifier.tracing import current_span
+from classifier.values import JSON
+from classifier.verdict import Run
 
 
 class ClassifierActivities:
@@ -50,108 +51,66 @@ class ClassifierActivities:
 
     @activity.defn(name=DECIDE)
     async def decide(self, request: DecideRequest) -> DecideResult:
-        """Decides on every state of the request, each exactly once however often this is attempted."""
+        """Decides on every state or message of the request, each exactly once however often attempted."""
+        info = activity.info()
+        progress = earlier_progress()
         try:
-            step = self._step(request, activity.info().activity_id)
-            progress = earlier_progress()
+            work = self._work(request, info.activity_id)
+            recorder = self._recorder(request, look_first=info.attempt > 1 or info.is_local)
             async with heartbeating(progress):
-                stored = await self._stored(step, len(request.states))
-                return await self._decided(step, request, stored, progress)
+                return await self._decide(work, request, recorder, progress)
         except ClassifierError as error:
+            if error.retryable and not info.is_local:
+                progress.beat()
             raise as_application_error(error) from None
 
     @activity.defn(name=RECORD)
     async def record(self, request: RecordRequest) -> DecideResult:
         """Stores decisions that could not be stored where they were made; gives back what is stored."""
         try:
-            decisions = [decision_from_json(body) for body in request.pending]
+            stored = list(await self._store.record([decision_from_json(body) for body in request.pending]))
             routes: list[str] = []
             if request.lost is not None:
-                step = self._step(request.lost, request.activity_id)
-                decisions += _lost(step, request.lost, request.code)
-                routes = _routes(step)
-            stored = await self._store.record(decisions)
+                work = self._work(request.lost, request.activity_id)
+                stored += await self._record_lost(work, request.lost, request.code)
+                routes = _routes(work)
         except ClassifierError as error:
             raise as_application_error(error) from None
-        return DecideResult([_decided(decision, recorded=True) for decision in stored], routes)
+        return DecideResult([decided(decision) for decision in stored], routes)
 
-    async def _decided(
-        self,
-        step: Step,
-        request: DecideRequest,
-        stored: Mapping[int, Decision],
-        progress: Progress,
+    async def _decide(
+        self, work: Steps | Guard, request: DecideRequest, recorder: Recorder, progress: Progress
     ) -> DecideResult:
-        states: dict[int, State] = {
-            ordinal: state for ordinal, state in enumerate(request.states) if ordinal not in stored
-        }
-        asked = await self._ask_all(step, states, progress)
-        errors = {ordinal: error for ordinal, error in asked.items() if isinstance(error, ModelError)}
-        made = {ordinal: made for ordinal, made in asked.items() if isinstance(made, Decision)}
-        again = next((error for error in errors.values() if error.retryable), None)
-        spent = progress.attempt >= request.failures_allowed
-        for ordinal, error in errors.items():
-            if spent or not error.retryable:
-                made[ordinal] = _failed(step, ordinal, states[ordinal], as_failure(error), progress)
-        recorded, durable = await self._recorded(made)
-        for outcome in asked.values():
-            if not isinstance(outcome, Decision | ModelError):
-                raise outcome
-        if again is not None and not spent:
-            progress.failures += 1
-            progress.beat()
-            raise again
-        decisions = [stored.get(ordinal) or recorded[ordinal] for ordinal in range(len(request.states))]
-        return DecideResult(
-            decisions=[
-                _decided(decision, recorded=durable or decision.ordinal in stored) for decision in decisions
-            ],
-            routes=_routes(step),
-            pending=[] if durable else [decision_to_json(decision) for decision in recorded.values()],
+        try:
+            decisions = await _run(work, recorder, progress)
+        except asyncio.CancelledError:
+            if recorder.pending and _is_stopped():  # the workflow knows of the stop; it records these first
+                return result_of((), request, recorder, _routes(work))
+            raise
+        return result_of(decisions, request, recorder, _routes(work))
+
+    async def _record_lost(self, work: Steps | Guard, request: DecideRequest, code: str) -> list[Decision]:
+        if isinstance(work, Steps):
+            return list(await self._store.record(work.lost(code)))
+        recorder = self._recorder(request, look_first=True, may_travel=False)
+        return await work.run_lost(recorder, earlier_progress(), code)
+
+    def _recorder(
+        self, request: DecideRequest, *, look_first: bool, may_travel: bool | None = None
+    ) -> Recorder:
+        return Recorder(
+            self._store,
+            tenant_of(request.context),
+            _decided_at(request),
+            look_first=look_first,
+            may_travel=activity.info().in_workflow if may_travel is None else may_travel,
         )
 
-    async def _ask_all(
-        self, step: Step, states: Mapping[int, State], progress: Progress
-    ) -> dict[int, Decision | ClassifierError]:
-        slots = asyncio.Semaphore(self._concurrency)
-
-        async def ask(ordinal: int, state: State) -> Decision | ClassifierError:
-            async with slots:
-                return await _ask(step, ordinal, state, progress)
-
-        async with asyncio.TaskGroup() as group:
-            tasks = {ordinal: group.create_task(ask(ordinal, state)) for ordinal, state in states.items()}
-        return {ordinal: task.result() for ordinal, task in tasks.items()}
-
-    async def _stored(self, step: Step, count: int) -> dict[int, Decision]:
+    def _work(self, request: DecideRequest, activity_id: str) -> Steps | Guard:
+        asked = [request.classifier is not None, request.playbook is not None, bool(request.processors)]
+        if sum(asked) != 1:
+            raise ConfigurationError("a decide request names one of classifier, playbook and processors")
         info = activity.info()
-        if info.attempt == 1 and not info.is_local:
-            return {}
-        ordinals = {step.coordinates.decision_id(ordinal): ordinal for ordinal in range(count)}
-        try:
-            found = await self._store.find(step.coordinates.tenant, step.decided_at, list(ordinals))
-        except StoreUnavailable:
-            log.warning("store away during look-up", extra={"activity_id": info.activity_id})
-            return {}
-        return {ordinals[decision_id]: decision for decision_id, decision in found.items()}
-
-    async def _recorded(self, made: Mapping[int, Decision]) -> tuple[dict[int, Decision], bool]:
-        if not made:
-            return {}, True
-        try:
-            stored = await _to_its_end(self._store.record(list(made.values())))
-        except StoreUnavailable:
-            log.warning("store away, decisions travel to the workflow", extra={"decisions": len(made)})
-            return dict(made), False
-        return {decision.ordinal: decision for decision in stored}, True
-
-    def _step(self, request: DecideRequest, activity_id: str) -> Step:
-        info = activity.info()
-        if (request.classifier is None) == (request.playbook is None):
-            raise ConfigurationError("a decide request names either a classifier or a playbook")
-        playbook = None if request.playbook is None else self._app.playbooks[request.playbook]
-        name = request.classifier
-        classifier = self._app.classifier_of(playbook) if playbook else self._app.classifiers[name or ""]
         context = checked_context(request.context)
         coordinates = Coordinates(
             tenant=tenant_of(context),
@@ -160,82 +119,69 @@ class ClassifierActivities:
             run_id=info.workflow_run_id or "",
             activity_id=activity_id,
         )
-        given = request.decided_at
-        decided_at = info.scheduled_time if given is None else datetime.fromisoformat(given)
-        ids = Ids(thread=request.thread, resource=request.resource, message=request.message)
-        return Step(classifier, playbook, coordinates, decided_at, context, ids)
-
-
-async def _ask(step: Step, ordinal: int, data: State, progress: Progress) -> Decision | ClassifierError:
-    try:
-        state, result = await step.evaluate(data)
-        return await step.answered(
-            ordinal, state, result, duration_ms=progress.milliseconds, attempts=progress.attempt
+        if request.processors:
+            return self._guard(request, coordinates, context)
+        return Steps(
+            self._step(request, coordinates, context),
+            request.states,
+            request.failures_allowed,
+            self._concurrency,
         )
-    except ClassifierError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - a model or transform of the application's; its text may hold the state
-        kind = type(error).__name__
-        log.error("asking raised", extra={"error": kind, "where": _where(error)})  # noqa: TRY400 - no text
-        return PolicyError(f"asking classifier {step.classifier.id!r} raised {kind}")
+
+    def _guard(self, request: DecideRequest, coordinates: Coordinates, context: Mapping[str, JSON]) -> Guard:
+        if request.phase not in {"input", "output"}:
+            raise ConfigurationError("processors run in the phase 'input' or 'output'")
+        return Guard(
+            processors=[self._app.processors[name] for name in request.processors],
+            messages=[message_from_json(_object(each)) for each in request.states],
+            phase=cast('Literal["input", "output"]', request.phase),
+            run=Run(
+                coordinates=coordinates,
+                decided_at=_decided_at(request),
+                context=context,
+                ids=_ids(request),
+            ),
+            failures_allowed=request.failures_allowed,
+        )
+
+    def _step(self, request: DecideRequest, coordinates: Coordinates, context: Mapping[str, JSON]) -> Step:
+        playbook: Playbook[Any] | None = None
+        if request.playbook is not None:
+            playbook = self._app.playbooks[request.playbook]
+        name = request.classifier
+        classifier = self._app.classifier_of(playbook) if playbook else self._app.classifiers[name or ""]
+        return Step(classifier, playbook, coordinates, _decided_at(request), context, _ids(request))
 
 
-def _where(error: Exception) -> str:
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{last.filename}:{last.lineno}"
+async def _run(work: Steps | Guard, recorder: Recorder, progress: Progress) -> list[Decision]:
+    if isinstance(work, Steps):
+        return await work.run(recorder, progress)
+    return await work.run_once(recorder, progress)
 
 
-def _failed(step: Step, ordinal: int, state: State, failure: DecisionFailure, progress: Progress) -> Decision:
-    return step.failed(
-        ordinal,
-        step.state_of(state),
-        failure,
-        duration_ms=progress.milliseconds,
-        attempts=progress.attempt,
+def _routes(work: Steps | Guard) -> list[str]:
+    playbook = work.step.playbook if isinstance(work, Steps) else None
+    return [] if playbook is None else list(playbook.routes)
+
+
+def _decided_at(request: DecideRequest) -> datetime:
+    given = request.decided_at
+    return activity.info().scheduled_time if given is None else datetime.fromisoformat(given)
+
+
+def _ids(request: DecideRequest) -> Ids:
+    trace, span = current_span() or (None, None)
+    return Ids(
+        request.thread, request.resource, request.message, request.trace or trace, request.span or span
     )
 
 
-def _lost(step: Step, request: DecideRequest, code: str) -> list[Decision]:
-    failure = DecisionFailure(code, "the activity ended without a result")
-    return [
-        step.failed(ordinal, _state_or_blank(step, state), failure, duration_ms=0.0, attempts=0)
-        for ordinal, state in enumerate(request.states)
-    ]
+def _object(message: object) -> Mapping[str, Any]:
+    if not isinstance(message, dict):
+        raise ConfigurationError("processors take messages as objects with role and content")
+    return cast("dict[str, Any]", message)
 
 
-def _routes(step: Step) -> list[str]:
-    return [] if step.playbook is None else list(step.playbook.routes)
-
-
-def _state_or_blank(step: Step, data: State) -> State:
-    try:
-        return step.state_of(data)
-    except PolicyError:
-        return ""
-
-
-def _decided(decision: Decision, *, recorded: bool) -> Decided:
-    failure = decision.failure
-    body: dict[str, Any] | None = None if decision.answers is None else answers_to_json(decision.answers)
-    return Decided(
-        decision_id=str(decision.decision_id),
-        outcome=decision.outcome,
-        answers=body,
-        branch=None if decision.branch is None else branch_to_json(decision.branch),
-        failure=None if failure is None else {"code": failure.code, "message": failure.message},
-        recorded=recorded,
-    )
-
-
-async def _to_its_end(write: Awaitable[T]) -> T:
-    """Lets a write end although a cancel arrives meanwhile; then the cancel goes on.
-
-    A write that fails is raised in place of the cancel: the decision then travels to the workflow, which
-    records it and knows of the cancel itself.
-    """
-    writing = asyncio.ensure_future(write)
-    try:
-        return await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await writing
-        raise
+def _is_stopped() -> bool:
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from temporalio import activity
 
+from classifier.verdict import Earlier
+
 INTERVAL = 0.4
 """Seconds between beats, and before the first; a cancel arrives with the answer to one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Failed calls for one decision.
+
+    Attributes:
+        calls: How many.
+        since: When the first of them began.
+    """
+
+    calls: int
+    since: datetime
 
 
 @dataclass(slots=True)
@@ -19,40 +35,63 @@ class Progress:
     """What the attempts of one activity tell each other through heartbeat details.
 
     Attributes:
-        failures: Model calls that failed so far; restarts and crashes are not among them.
         started: When the first attempt began.
+        failed: Model calls that failed so far, by decision; restarts and crashes are not among them.
+        lost: Failures that no heartbeat carried, of each decision: attempts of a local activity before.
     """
 
-    failures: int
     started: datetime
+    failed: dict[uuid.UUID, Failed] = field(default_factory=dict[uuid.UUID, Failed])
+    lost: int = 0
 
     def beat(self) -> None:
         """Sends it to the server."""
-        activity.heartbeat(self.failures, self.started.isoformat())
+        failed = [[str(each), known.calls, known.since.isoformat()] for each, known in self.failed.items()]
+        activity.heartbeat(self.started.isoformat(), failed)
 
-    @property
-    def attempt(self) -> int:
+    def fail(self, decision_id: uuid.UUID, since: datetime) -> None:
+        """Counts a failed call that began at `since`."""
+        before = self.failed.get(decision_id, Failed(self.lost, since))
+        self.failed[decision_id] = Failed(before.calls + 1, before.since)
+
+    def attempt(self, decision_id: uuid.UUID) -> int:
         """Which asking this is, from 1; askings that a restart cut off do not count."""
-        return self.failures + 1
+        known = self.failed.get(decision_id)
+        return (self.lost if known is None else known.calls) + 1
 
     @property
     def milliseconds(self) -> float:
         """Since the first attempt began."""
-        return (datetime.now(UTC) - self.started).total_seconds() * 1000
+        return _milliseconds(self.started)
+
+    @property
+    def earlier(self) -> dict[uuid.UUID, Earlier]:
+        """What earlier attempts spent, by decision."""
+        return {
+            decision_id: Earlier(known.calls, _milliseconds(known.since))
+            for decision_id, known in self.failed.items()
+        }
 
 
 def earlier_progress() -> Progress:
     """Where the last attempt left off."""
     info = activity.info()
     if info.heartbeat_details:
-        failures, started = info.heartbeat_details
-        return Progress(failures, datetime.fromisoformat(started))
-    return Progress(0, info.started_time if info.attempt == 1 else info.scheduled_time)
+        started, failed = info.heartbeat_details
+        known = {
+            uuid.UUID(each): Failed(calls, datetime.fromisoformat(since)) for each, calls, since in failed
+        }
+        return Progress(datetime.fromisoformat(started), known)
+    started = info.started_time if info.attempt == 1 else info.scheduled_time
+    return Progress(started, lost=info.attempt - 1 if info.is_local else 0)
 
 
 @contextlib.asynccontextmanager
 async def heartbeating(progress: Progress) -> AsyncGenerator[None]:
-    """Beats until the block ends."""
+    """Beats until the block ends; a local activity has no server to tell."""
+    if activity.info().is_local:
+        yield
+        return
     beats = asyncio.create_task(_beat(progress))
     try:
         yield
@@ -64,3 +103,7 @@ async def _beat(progress: Progress) -> None:
     while True:
         await asyncio.sleep(INTERVAL)
         progress.beat()
+
+
+def _milliseconds(since: datetime) -> float:
+    return (datetime.now(UTC) - since).total_seconds() * 1000

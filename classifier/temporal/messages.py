@@ -17,29 +17,40 @@ MAX_INPUT_BYTES = 1_960_000
 
 @dataclass(frozen=True)
 class DecideRequest:
-    """Input of `classifier.decide`: ask a classifier, or run a playbook, over one or many states.
+    """Input of `classifier.decide`: ask a classifier, run a playbook, or run processors.
+
+    Exactly one of `classifier`, `playbook` and `processors` is given.
 
     Attributes:
-        states: What to ask about; one decision each, in this order.
-        classifier: The classifier to ask; exactly one of this and `playbook`.
+        states: What to ask about; one decision each, in this order. Processors take messages, as
+            `classifier.messages.message_to_json` writes them.
+        classifier: The classifier to ask, by key or id.
         playbook: The playbook to run.
+        processors: The processors to run over the messages, in this order.
+        phase: For processors: "input" or "output".
         context: The caller's request context.
         decided_at: ISO 8601; the same for every attempt. Absent outside a workflow: the activity's schedule.
         failures_allowed: How many failed model calls are one too many.
         thread: The conversation it belongs to.
         resource: The person or thing it is about.
         message: The message it is about.
+        trace: The caller's trace and
+        span: span; the ones that are open where it runs, where left out.
     """
 
     states: list[Any]
     classifier: str | None = None
     playbook: str | None = None
+    processors: list[str] = field(default_factory=list[str])
+    phase: str | None = None
     context: dict[str, Any] = field(default_factory=dict[str, Any])
     decided_at: str | None = None
     failures_allowed: int = 3
     thread: str | None = None
     resource: str | None = None
     message: str | None = None
+    trace: str | None = None
+    span: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,11 @@ class Decided:
         branch: What a playbook decided: action, route, reasons.
         failure: Code and message of a failed call.
         recorded: Whether the row is durable already.
+        processor: The id of the processor whose decision it is; absent from a step.
+        position: Index of the message it is about.
+        message: That message's id.
+        tripwire: Reason and metadata of an abort.
+        mode: "monitor" where the outcome was recorded and not acted on.
     """
 
     decision_id: str
@@ -61,6 +77,11 @@ class Decided:
     branch: dict[str, Any] | None = None
     failure: dict[str, str] | None = None
     recorded: bool = True
+    processor: str | None = None
+    position: int = 0
+    message: str | None = None
+    tripwire: dict[str, Any] | None = None
+    mode: str = "enforce"
 
 
 @dataclass(frozen=True)
@@ -68,14 +89,17 @@ class DecideResult:
     """Result of `classifier.decide`.
 
     Attributes:
-        decisions: One per state.
+        decisions: One per state; of processors, those that were made, in order.
         routes: The closed set of the playbook at the time of the decision.
-        pending: Decisions that are not stored yet, in full; `classifier.record` takes them.
+        pending: Decisions that are not stored yet, without what the request holds already; see `travel`.
+        unsure: An earlier attempt may have recorded other decisions, and the store was away when it was
+            asked; what `classifier.record` gives back is the one to act on.
     """
 
     decisions: list[Decided]
     routes: list[str] = field(default_factory=list[str])
     pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    unsure: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,7 @@ class RecordRequest:
     """Input of `classifier.record`: store what could not be stored where it was decided.
 
     Attributes:
-        pending: Decisions in full, from a `DecideResult`.
+        pending: Decisions in full.
         lost: The request of a `classifier.decide` that died without a result; its failure is recorded.
         activity_id: The activity that died.
         code: Why it died.

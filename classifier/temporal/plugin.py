@@ -22,18 +22,23 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from classifier.app import ResolvedApp
 from classifier.audit.store import DecisionStore
 from classifier.temporal.decide import ClassifierActivities
-from classifier.temporal.workflow import records_are_in
+from classifier.temporal.pending import records_are_in
 
 PURE_MODULES = (
     "classifier.answers",
     "classifier.context",
     "classifier.decision",
     "classifier.errors",
+    "classifier.messages",
     "classifier.questions",
     "classifier.result",
     "classifier.temporal.messages",
+    "classifier.temporal.pending",
+    "classifier.temporal.travel",
+    "classifier.temporal.verdicts",
     "classifier.temporal.workflow",
     "classifier.values",
+    "classifier.verdict",
 )
 """Loaded once, outside the sandbox. Modules by name, never a package: whatever else workflow code imports
 stays under the sandbox's watch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -13,22 +14,36 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from classifier.answers import answers_from_json
-from classifier.errors import InputTooLarge
+from classifier.decision import Ids
+from classifier.errors import ConfigurationError, DecisionMismatch, InputTooLarge, PolicyError, StoreError
+from classifier.messages import Message, message_to_json
 from classifier.questions import Questions
-from classifier.temporal.messages import (
-    DECIDE,
-    MAX_INPUT_BYTES,
-    RECORD,
-    DecideRequest,
-    DecideResult,
-    RecordRequest,
-)
-from classifier.values import State, canonical_json
+from classifier.temporal.messages import DECIDE, MAX_INPUT_BYTES, DecideRequest, DecideResult, RecordRequest
+from classifier.temporal.pending import recorded, recording, records_are_in
+from classifier.temporal.travel import chunks, unpacked
+from classifier.temporal.verdicts import TripwireError, WorkflowVerdict, judgements_of, tripwire_of
+from classifier.values import JSON, State, canonical_json
+from classifier.verdict import Verdict
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "DecideOptions",
+    "Evaluation",
+    "Processors",
+    "TripwireError",
+    "decide",
+    "evaluate",
+    "records_are_in",
+    "tripwire_of",
+]
 
 Q = TypeVar("Q", bound=Questions)
 
-_PENDING = "_classifier_pending_records"
+LOCAL_LIMIT = timedelta(seconds=2)
+"""Longest attempt in local mode; a workflow task waits for it."""
+
 _COUNT = "_classifier_decide_count"
+_FATAL = {ConfigurationError.code, DecisionMismatch.code, PolicyError.code, StoreError.code}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +55,24 @@ class DecideOptions:
         overall: Longest time all attempts and waits together may take.
         heartbeat: A worker silent for so long is taken for dead. Cancels do not wait for it: they arrive with
             the next heartbeat, half a second apart.
+        failures_allowed: How many failed model calls are one too many, for each decision.
         audit: "deferred" lets content move on and holds back only the end of the run until its records are
             in; "required" moves nothing before the row is durable.
+        on_stop: "cancel" closes the model's request when the run is stopped; "finish" lets the decision come
+            to its end and be recorded first.
+        local: Run it as a local activity, for models known to answer within two seconds: less work for the
+            Temporal server. A stop then takes effect after the call.
+        task_queue: Where its worker polls, for a decision model with a queue and a rate of its own.
     """
 
     attempt: timedelta = timedelta(seconds=60)
     overall: timedelta = timedelta(minutes=10)
     heartbeat: timedelta = timedelta(seconds=5)
+    failures_allowed: int = 3
     audit: Literal["deferred", "required"] = "deferred"
+    on_stop: Literal["cancel", "finish"] = "cancel"
+    local: bool = False
+    task_queue: str | None = None
 
 
 DEFAULT_OPTIONS = DecideOptions()
@@ -55,9 +80,6 @@ _RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
     backoff_coefficient=2,
     maximum_interval=timedelta(seconds=30),
-)
-_RECORD_RETRY = RetryPolicy(
-    initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(minutes=1)
 )
 
 
@@ -74,7 +96,7 @@ async def evaluate(
     state: State,
     questions: type[Q],
     *,
-    context: dict[str, Any] | None = None,
+    context: Mapping[str, JSON] | None = None,
     options: DecideOptions = DEFAULT_OPTIONS,
 ) -> Evaluation[Q]:
     """Asks a classifier about a state, durably and on the record.
@@ -89,7 +111,12 @@ async def evaluate(
     Raises:
         ApplicationError: No usable answer within the attempt budget; `type` is the code of the error.
     """
-    request = DecideRequest(states=[state], classifier=classifier, context=context or {})
+    request = DecideRequest(
+        states=[state],
+        classifier=classifier,
+        context=dict(context or {}),
+        failures_allowed=options.failures_allowed,
+    )
     (decided,) = (await decide(request, options)).decisions
     if decided.answers is None:
         failure = decided.failure or {"code": "MODEL_ERROR", "message": "no answer"}
@@ -97,14 +124,96 @@ async def evaluate(
     return Evaluation(questions(answers_from_json(decided.answers)), decided.decision_id)
 
 
+class Processors:
+    """Processors over the messages of a conversation, durably and on the record.
+
+        verdict = await Processors("safety", "topic").input([message], ids=Ids(thread="t-7"))
+        if verdict.outcome == "aborted": ...
+        for message in verdict.messages: ...
+
+    Policy runs in the activity, so a changed threshold never breaks the replay of a run.
+
+    Args:
+        names: Keys or ids of processors the worker's app registers, in the order they run.
+        options: Timeouts and audit mode.
+
+    Raises:
+        ConfigurationError: No processor is named.
+    """
+
+    def __init__(self, *names: str, options: DecideOptions = DEFAULT_OPTIONS) -> None:
+        if not names:
+            raise ConfigurationError("Processors needs the name of at least one processor")
+        self._names = names
+        self._options = options
+
+    async def input(
+        self,
+        messages: Sequence[Message | str],
+        *,
+        ids: Ids = Ids(),
+        context: Mapping[str, JSON] | None = None,
+    ) -> Verdict:
+        """What the processors make of messages on their way to the model.
+
+        Args:
+            messages: In conversation order; text is a user's message.
+            ids: Thread and resource of the agent's memory; what is absent falls back to the message, then to
+                the request context. Trace and span are those that are open, unless they are given.
+            context: The caller's request context.
+
+        Returns:
+            The verdict. Reading its `messages`, and `raise_if_aborted`, raise a `TripwireError` after an
+            abort, which fails the workflow and is not retried.
+
+        Raises:
+            ApplicationError: What is declared cannot work, or policy raised; `type` is the code of the error.
+        """
+        return await self._run("input", messages, ids, context)
+
+    async def output(
+        self,
+        messages: Sequence[Message | str],
+        *,
+        ids: Ids = Ids(),
+        context: Mapping[str, JSON] | None = None,
+    ) -> Verdict:
+        """The same for what a model said; text is an assistant's message."""
+        return await self._run("output", messages, ids, context)
+
+    async def _run(
+        self,
+        phase: Literal["input", "output"],
+        messages: Sequence[Message | str],
+        ids: Ids,
+        context: Mapping[str, JSON] | None,
+    ) -> Verdict:
+        role = "user" if phase == "input" else "assistant"
+        given = tuple(Message(each, role) if isinstance(each, str) else each for each in messages)
+        request = DecideRequest(
+            states=[message_to_json(each) for each in given],
+            processors=list(self._names),
+            phase=phase,
+            context=dict(context or {}),
+            failures_allowed=self._options.failures_allowed,
+            thread=ids.thread,
+            resource=ids.resource,
+            trace=ids.trace,
+            span=ids.span,
+        )
+        decisions = (await decide(request, self._options)).decisions
+        return WorkflowVerdict(judgements_of(decisions), given)
+
+
 async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTIONS) -> DecideResult:
-    """Runs `classifier.decide`; one decision per state, whatever happens to workers and stores.
+    """Runs `classifier.decide`, whatever happens to workers and stores.
 
     Where the activity dies, its failure is recorded from here, and a decision that an attempt recorded
     before wins over it.
 
     Raises:
-        ApplicationError: Type INPUT_TOO_LARGE; the request exceeds what Temporal carries.
+        ApplicationError: Type INPUT_TOO_LARGE: the request exceeds what Temporal carries. Of processors also
+            what cannot be decided by a failure rule: CONFIGURATION, POLICY_ERROR.
         asyncio.CancelledError: The run is cancelled; the model's request is closed first.
     """
     request = replace(request, decided_at=workflow.now().isoformat())
@@ -112,10 +221,40 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
     activity_id = _next_activity_id()
     stops = _stops()
     try:
-        result: DecideResult = await workflow.execute_activity(
+        result = await _run(request, activity_id, options)
+    except ActivityError as error:
+        if is_cancelled_exception(error):
+            raise
+        if request.processors and _code_of(error) in _FATAL:
+            raise ApplicationError(_message_of(error), type=_code_of(error), non_retryable=True) from error
+        lost = RecordRequest(lost=request, activity_id=activity_id, code=_code_of(error))
+        result = await _record_lost(lost)
+    if result.pending:
+        result = await _with_pending(result, request, options)
+    if _stops() > stops:  # the activity ended before it heard of the stop, or was let to
+        raise asyncio.CancelledError
+    return result
+
+
+async def _run(request: DecideRequest, activity_id: str, options: DecideOptions) -> DecideResult:
+    handle: workflow.ActivityHandle[DecideResult]
+    if options.local:
+        handle = workflow.start_local_activity(
             DECIDE,
             request,
             activity_id=activity_id,
+            result_type=DecideResult,
+            start_to_close_timeout=min(options.attempt, LOCAL_LIMIT),
+            schedule_to_close_timeout=options.overall,
+            retry_policy=_RETRY,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        )
+    else:
+        handle = workflow.start_activity(
+            DECIDE,
+            request,
+            activity_id=activity_id,
+            task_queue=options.task_queue,
             result_type=DecideResult,
             start_to_close_timeout=options.attempt,
             schedule_to_close_timeout=options.overall,
@@ -123,80 +262,35 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
             retry_policy=_RETRY,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-    except ActivityError as error:
-        if is_cancelled_exception(error):
-            raise
-        lost = RecordRequest(lost=request, activity_id=activity_id, code=_code_of(error))
-        result = await _record_lost(lost)
-    if result.pending:
-        result = await _with_pending(result, options)
-    if _stops() > stops:  # the activity ended before it heard of the stop, and the SDK let the stop go
-        raise asyncio.CancelledError
-    return result
+    return await (handle if options.on_stop == "cancel" else _to_its_end(handle))
 
 
-async def records_are_in() -> None:
-    """Waits until everything this run decided is in the history; the plugin calls it before a run closes.
-
-    Raises:
-        asyncio.CancelledError: The run was cancelled meanwhile; the records are in all the same.
-    """
-    pending = _pending()
-    stopped: asyncio.CancelledError | None = None
-    while pending:
+async def _to_its_end(handle: workflow.ActivityHandle[DecideResult]) -> DecideResult:
+    """The result, also where the run is stopped meanwhile; the caller sees that it was."""
+    while True:
         try:
-            await asyncio.shield(pending[0])
-        except asyncio.CancelledError as error:
-            if pending[0].cancelled():  # the run leaves the cache
+            return await asyncio.shield(handle)
+        except asyncio.CancelledError:
+            if handle.cancelled():  # the run leaves the cache
                 raise
-            stopped = error
-        else:
-            pending.pop(0)
-    if stopped is not None:
-        raise stopped
 
 
-async def _with_pending(result: DecideResult, options: DecideOptions) -> DecideResult:
-    recording = _recording(RecordRequest(pending=result.pending))
-    if options.audit == "deferred":
+async def _with_pending(result: DecideResult, request: DecideRequest, options: DecideOptions) -> DecideResult:
+    bodies = [unpacked(body, request) for body in result.pending]
+    tasks = [recording(RecordRequest(pending=chunk)) for chunk in chunks(bodies)]
+    if options.audit == "deferred" and not result.unsure:
         return result
-    stored = {decided.decision_id: decided for decided in (await _recorded(recording)).decisions}
+    stored = {each.decision_id: each for task in tasks for each in (await recorded(task)).decisions}
     decisions = [stored.get(decided.decision_id, decided) for decided in result.decisions]
     return replace(result, decisions=decisions, pending=[])
 
 
 async def _record_lost(request: RecordRequest) -> DecideResult:
     try:
-        return await _recorded(_recording(request))
+        return await recorded(recording(request))
     except ActivityError as error:
         message = f"classifier.decide died ({request.code}), and that cannot be recorded: {error.cause}"
         raise ApplicationError(message, type=_code_of(error), non_retryable=True) from error
-
-
-def _recording(request: RecordRequest) -> asyncio.Task[DecideResult]:
-    """Starts to record; the run does not close before it is done, and a stop does not reach it."""
-    recording = asyncio.create_task(_record(request))
-    _pending().append(recording)
-    return recording
-
-
-async def _recorded(recording: asyncio.Task[DecideResult]) -> DecideResult:
-    try:
-        return await asyncio.shield(recording)
-    finally:
-        if recording.done():
-            _pending().remove(recording)
-
-
-async def _record(request: RecordRequest) -> DecideResult:
-    stored: DecideResult = await workflow.execute_activity(
-        RECORD,
-        request,
-        result_type=DecideResult,
-        start_to_close_timeout=timedelta(seconds=30),
-        retry_policy=_RECORD_RETRY,
-    )
-    return stored
 
 
 def _check_size(request: DecideRequest) -> None:
@@ -219,6 +313,11 @@ def _code_of(error: ActivityError) -> str:
             return "ACTIVITY_FAILED"
 
 
+def _message_of(error: ActivityError) -> str:
+    cause = error.cause
+    return cause.message if isinstance(cause, ApplicationError) else str(error)
+
+
 def _next_activity_id() -> str:
     instance: Any = workflow.instance()
     count = getattr(instance, _COUNT, 0) + 1
@@ -229,11 +328,3 @@ def _next_activity_id() -> str:
 def _stops() -> int:
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-def _pending() -> list[asyncio.Task[DecideResult]]:
-    instance: Any = workflow.instance()
-    if not hasattr(instance, _PENDING):
-        setattr(instance, _PENDING, [])
-    pending: list[asyncio.Task[DecideResult]] = getattr(instance, _PENDING)
-    return pending

@@ -154,7 +154,7 @@ async def test_an_attempt_that_gives_up_decides_nothing_and_the_next_one_does() 
         try:
             return await call.evaluate()
         except ModelError as error:
-            raise AskAgain from error
+            raise AskAgain(error) from error
 
     model = ScriptedModel(lambda request: failures.pop() if failures else answering(request))
     ports = memory_ports(store, run, evaluate)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any, Literal
 
 from temporalio import workflow
 
+from classifier.decision import Ids
+from classifier.messages import message_from_json
 from classifier.questions import Boolean, Choice, Questions
 from classifier.temporal.messages import DecideRequest, DecideResult
-from classifier.temporal.workflow import DecideOptions, decide, evaluate
+from classifier.temporal.workflow import DecideOptions, Processors, decide, evaluate
 from tests.classifier.temporal.project.activities import file_away
 
 
@@ -89,6 +92,69 @@ class Decide:
         result = await decide(asked.request, options)
         self._moved_on = True
         return result
+
+    @workflow.query
+    def moved_on(self) -> bool:
+        """Whether it goes on with what was decided."""
+        return self._moved_on
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Messages and the processors that guard them."""
+
+    processors: list[str]
+    messages: list[dict[str, Any]]
+    phase: Literal["input", "output"] = "input"
+    context: dict[str, Any] = field(default_factory=dict[str, Any])
+    ids: Ids = Ids()
+    required: bool = False
+    failures_allowed: int = 3
+    local: bool = False
+    finish: bool = False
+    attempt_seconds: float = 60.0
+    overall_seconds: float = 600.0
+    acts: bool = False
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What came through."""
+
+    texts: list[str]
+    decision_ids: list[str]
+    outcome: str
+    spam: list[float]
+
+
+@workflow.defn
+class GuardMessages:
+    """Goes on with the messages that pass."""
+
+    def __init__(self) -> None:
+        self._moved_on = False
+
+    @workflow.run
+    async def run(self, given: Guarded) -> Passed:
+        """What came through; an abort fails the run."""
+        options = DecideOptions(
+            attempt=timedelta(seconds=given.attempt_seconds),
+            overall=timedelta(seconds=given.overall_seconds),
+            audit="required" if given.required else "deferred",
+            failures_allowed=given.failures_allowed,
+            local=given.local,
+            on_stop="finish" if given.finish else "cancel",
+        )
+        guards = Processors(*given.processors, options=options)
+        messages = [message_from_json(message) for message in given.messages]
+        side = guards.input if given.phase == "input" else guards.output
+        verdict = await side(messages, ids=given.ids, context=given.context)
+        self._moved_on = True
+        texts = [message.text for message in verdict.messages]
+        if given.acts:
+            await workflow.execute_activity(file_away, "x", start_to_close_timeout=timedelta(seconds=10))
+        spam = [answers.spam.probability_or(-1.0) for answers in verdict.answers("letters", Letter)]
+        return Passed(texts, [str(each) for each in verdict.decision_ids], verdict.outcome, spam)
 
     @workflow.query
     def moved_on(self) -> bool:

@@ -1,0 +1,74 @@
+"""Processors over messages, as one activity runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from classifier.decision import Decision
+from classifier.engine import run_messages
+from classifier.errors import ActivityLost, ModelError
+from classifier.judging import AskAgain, Call, Ports
+from classifier.messages import Message
+from classifier.processor import ClassifierProcessor
+from classifier.result import ClassifierResult
+from classifier.temporal.heartbeat import Progress
+from classifier.temporal.recorder import Recorder
+from classifier.verdict import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A chain of processors over messages.
+
+    Attributes:
+        processors: In list order.
+        messages: In conversation order.
+        phase: Which side of the model the messages are on.
+        run: Where this happens and for whom.
+        failures_allowed: How many failed model calls are one too many, for each decision.
+    """
+
+    processors: Sequence[ClassifierProcessor[Any]]
+    messages: Sequence[Message]
+    phase: Literal["input", "output"]
+    run: Run
+    failures_allowed: int
+
+    async def run_once(self, recorder: Recorder, progress: Progress) -> list[Decision]:
+        """The decisions that were made, in order; errors as for `run_messages`.
+
+        Raises:
+            ModelError: Retryable; asking again can still help.
+        """
+
+        async def evaluate(call: Call) -> ClassifierResult[Any]:
+            began = datetime.now(UTC)
+            try:
+                return await call.evaluate()
+            except ModelError as error:
+                if not error.retryable or progress.attempt(call.decision_id) >= self.failures_allowed:
+                    raise
+                progress.fail(call.decision_id, began)
+                raise AskAgain(error) from error
+
+        try:
+            return await self._decided(Ports(recorder.record, evaluate, recorder.find), recorder, progress)
+        except AskAgain as again:
+            raise again.reason from None
+
+    async def run_lost(self, recorder: Recorder, progress: Progress, code: str) -> list[Decision]:
+        """The decisions of an activity that ended without a result; those it recorded stay as they are."""
+
+        async def evaluate(call: Call) -> ClassifierResult[Any]:
+            del call
+            raise ActivityLost(code)
+
+        return await self._decided(Ports(recorder.record, evaluate, recorder.find), recorder, progress)
+
+    async def _decided(self, ports: Ports, recorder: Recorder, progress: Progress) -> list[Decision]:
+        run = replace(self.run, earlier=progress.earlier)
+        verdict = await run_messages(self.processors, self.messages, phase=self.phase, run=run, ports=ports)
+        return [recorder[decision_id] for decision_id in verdict.decision_ids]
