@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from classifier.decision import Decision
-from classifier.judging import Desk, Ports, to_its_end
+from classifier.judging import Desk, to_its_end
 from classifier.messages import Message
+from classifier.ports import Ports
 from classifier.processor import ClassifierProcessor
 from classifier.sharing import Group, grouped
 from classifier.verdict import Judgement, Run, Verdict

@@ -1,7 +1,7 @@
 """One judgement at a time: ask the classifier, ask the policy, keep the record. Pure.
 
 The engine for messages and the stream guard decide what is judged when; what a judgement is, they share.
-How a model is reached and where records go, the caller says (`Ports`).
+How a model is reached and where records go, the caller says (`classifier.ports`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import copy
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from classifier.classifier import Classifier
 from classifier.context import RESOURCE_ID_KEY, THREAD_ID_KEY, TRACE_ID_KEY, checked_context, text_of
 from classifier.decision import (
     MAX_PROCESSORS,
@@ -26,13 +25,15 @@ from classifier.decision import (
     Tripwire,
     ordinal_of,
 )
-from classifier.errors import ClassifierError, ConfigurationError, ModelError, PolicyError, StoreError
+from classifier.errors import ClassifierError, ConfigurationError, PolicyError, StoreError
 from classifier.messages import Message
 from classifier.policy import PolicyContext, Ruling, call, rule
+from classifier.ports import AskAgain, Call, Ports
 from classifier.processor import ClassifierProcessor, Prepared
 from classifier.questions import question_set_hash, typed_answers
 from classifier.result import ClassifierResult, DecisionResponse, Truncation
 from classifier.sharing import Group, MemberModel
+from classifier.tracing import Judging
 from classifier.values import JSON
 from classifier.verdict import Earlier, Judgement, Run
 
@@ -42,66 +43,8 @@ log = logging.getLogger("classifier")
 FAILED_REASON = "classification_failed"
 FAILED_CODE = "CLASSIFIER_FAILED"
 UNEXPECTED_CODE = "UNEXPECTED_ERROR"
-
-
-class AskAgain(Exception):
-    """Raised by an `Evaluate` whose caller will run the engine again: nothing is decided or recorded.
-
-    Attributes:
-        reason: Why it gave up for now.
-    """
-
-    def __init__(self, reason: ModelError) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One classifier call.
-
-    Attributes:
-        decision_id: The decision it is for.
-        processor_id: The processor it is for.
-        classifier: Asks the model, together with neighbours where they share a request.
-        state: The text, normalised and cut.
-        provider_options: The processor's, added to the classifier's own.
-    """
-
-    decision_id: uuid.UUID
-    processor_id: str
-    classifier: Classifier[Any]
-    state: str
-    provider_options: Mapping[str, JSON]
-
-    async def evaluate(self) -> ClassifierResult[Any]:
-        """Asks once; errors as for `Classifier.evaluate`."""
-        return await self.classifier.evaluate(self.state, provider_options=self.provider_options)
-
-
-Evaluate: TypeAlias = Callable[[Call], Awaitable[ClassifierResult[Any]]]
-"""How a classifier is asked. A `ModelError` is final; retries happen inside, or by raising `AskAgain`."""
-
-Record: TypeAlias = Callable[[Sequence[Decision]], Awaitable[Sequence[Decision]]]
-"""Stores decisions and gives back, in order, what is stored: the first one recorded is acted on."""
-
-Find: TypeAlias = Callable[[Sequence[uuid.UUID]], Awaitable[Mapping[uuid.UUID, Decision]]]
-"""The stored ones among these decisions, for a run that may have happened before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """How the engine reaches the world.
-
-    Attributes:
-        record: Where decisions go.
-        evaluate: How classifiers are asked; once, where left out.
-        find: Looks up what an earlier attempt recorded; None where there was none.
-    """
-
-    record: Record
-    evaluate: Evaluate = Call.evaluate
-    find: Find | None = None
+LONGEST_END = 30.0
+"""Seconds that policy, record and `on_decision` of an answer may take once a stop waits for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +57,7 @@ class Asked:
     prepared: Prepared
     model: MemberModel
     duration_ms: float
+    span: Judging
     result: ClassifierResult[Any] | None = None
     failure: DecisionFailure | None = None
 
@@ -122,7 +66,8 @@ class Desk:
     """Makes the judgements of one run of processors.
 
     Raises:
-        ConfigurationError: Two processors share an id, one is not ready, or the context is too large.
+        ConfigurationError: Two processors share an id, one is not ready or not for this phase, or the context
+            is too large.
     """
 
     def __init__(
@@ -133,6 +78,8 @@ class Desk:
         self.ports = ports
         self._places = _places(processors)
         self._by_id = {processor.id: processor for processor in processors}
+        for processor in processors:
+            processor.check_phase(phase)
         self._classifiers = {processor.id: processor.ready() for processor in processors}
         self._question_sets = {
             name: question_set_hash(classifier.questions or {})
@@ -167,9 +114,16 @@ class Desk:
         classifier = copy.copy(self._classifiers[processor.id])
         classifier.model = model
         decision_id = self.decision_id(position, processor)
-        sent = Call(decision_id, processor.id, classifier, prepared.text, processor.provider_options)
+        shared = [self.decision_id(position, group.members[other]) for other in others]
+        sent = Call(decision_id, processor.id, classifier, prepared.text, processor.provider_options, shared)
+        span = classifier.tracer.judging(processor.id, self.phase, str(decision_id))
         started = time.perf_counter()
-        result, failure = await self._evaluated(sent)
+        try:
+            with span.asking():
+                result, failure = await self._evaluated(sent)
+        except BaseException:
+            span.end(None)
+            raise
         elapsed = max((time.perf_counter() - started) * 1000, model.milliseconds)
         return Asked(
             processor=processor,
@@ -178,6 +132,7 @@ class Desk:
             prepared=prepared,
             model=model,
             duration_ms=elapsed,
+            span=span,
             result=result,
             failure=failure,
         )
@@ -208,6 +163,7 @@ class Desk:
         Raises:
             PolicyError: The policy raised instead of deciding.
         """
+        ruling: Ruling | None = None
         try:
             ruling = await self._ruling(asked)
         except PolicyError:
@@ -215,6 +171,8 @@ class Desk:
                 raise
             log.error("monitored policy raised", extra={"processor_id": asked.processor.id})  # noqa: TRY400 - its text may hold content
             return None
+        finally:
+            asked.span.end(None if ruling is None else ruling.outcome)
         return self._decision(asked, ruling)
 
     async def _ruling(self, asked: Asked) -> Ruling:
@@ -298,7 +256,7 @@ class Desk:
             question_set=self._question_sets[processor.id],
             duration_ms=earlier.milliseconds + asked.duration_ms,
             attempts=earlier.attempts + 1,
-            ids=self._ids(asked.message),
+            ids=self._ids(asked.message, asked.span.ids),
             request_context=self.run.context,
             policy_version=processor.policy_version,
             normalised=asked.prepared.normalised,
@@ -307,16 +265,17 @@ class Desk:
             **_provenance(asked, response),
         )
 
-    def _ids(self, message: Message | None) -> Ids:
+    def _ids(self, message: Message | None, traced: tuple[str, str] | None) -> Ids:
         ids, context = self.run.ids, self.run.context
+        trace, span = traced or (None, None)
         thread = None if message is None else message.thread
         resource = None if message is None else message.resource
         return Ids(
             thread=ids.thread or thread or text_of(context, THREAD_ID_KEY),
             resource=ids.resource or resource or text_of(context, RESOURCE_ID_KEY),
             message=None if message is None else message.id,
-            trace=ids.trace or text_of(context, TRACE_ID_KEY),
-            span=ids.span,
+            trace=trace or ids.trace or text_of(context, TRACE_ID_KEY),
+            span=span or ids.span,
         )
 
 
@@ -326,7 +285,10 @@ async def to_its_end(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait({task})
+        await asyncio.wait({task}, timeout=LONGEST_END)
+        if not task.done():  # a callback of the application's that never returns
+            task.cancel()
+            await asyncio.wait({task})
         raised = None if task.cancelled() else task.exception()
         if raised is not None:  # its text may hold content
             log.error("a stop found a failing record: %s", type(raised).__name__)  # noqa: TRY400

@@ -7,13 +7,13 @@ nothing and lets the content through.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from classifier.answers import Answers
 from classifier.classifier import Classifier
-from classifier.decision import Decision, Mode
+from classifier.decision import Decision, Mode, Phase
 from classifier.errors import ConfigurationError, PolicyError
 from classifier.normalise import Normalised, normalise
 from classifier.policy import PolicyContext
@@ -27,6 +27,8 @@ ErrorStrategy: TypeAlias = Literal["strict", "warn"]
 Normalise: TypeAlias = Callable[[str], Normalised]
 OnResult: TypeAlias = Callable[[A, PolicyContext[A]], "Awaitable[None] | None"]
 OnDecision: TypeAlias = Callable[[Decision], "Awaitable[None] | None"]
+
+GUARDED_PHASES: tuple[Phase, ...] = ("input", "output", "stream")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class ClassifierProcessor(Generic[A]):
         policy_version: The application's name for its policy, recorded with every decision.
         questions: What is expected of a classifier that is named, where the type argument
             (`ClassifierProcessor[SafetyQuestions]`) does not say it.
+        phases: The phases it is meant for; used in another one, it is a configuration error. `check` lists
+            them, and `App(require_guard=…)` counts on them. None allows all.
 
     Raises:
         ConfigurationError: An option is out of range, or the classifier has no questions.
@@ -114,6 +118,7 @@ class ClassifierProcessor(Generic[A]):
         normalise: bool | Normalise | None = None,
         policy_version: str | None = None,
         questions: type[A] | Mapping[str, Question] | None = None,
+        phases: Sequence[Phase] | None = None,
     ) -> None:
         self.id = id
         self.classifier = classifier
@@ -130,6 +135,7 @@ class ClassifierProcessor(Generic[A]):
         self.coalesce = coalesce
         self.normalise = _normaliser(normalise, id)
         self.policy_version = policy_version
+        self.phases = None if phases is None else tuple(phases)
         self._questions = cast("type[Questions] | Mapping[str, Question] | None", questions)
         _check_options(self)
         if isinstance(classifier, Classifier):
@@ -182,6 +188,17 @@ class ClassifierProcessor(Generic[A]):
             )
         self._check_questions(classifier)
         return classifier
+
+    def check_phase(self, phase: Phase) -> None:
+        """Raises where this processor is not meant for a phase.
+
+        Raises:
+            ConfigurationError: It names both.
+        """
+        if self.phases is not None and phase not in self.phases:
+            raise ConfigurationError(
+                f"processor {self.id!r} is declared for {', '.join(self.phases)}, and is used for {phase}"
+            )
 
     def prepare(self, text: str, *, newest: bool = False) -> Prepared:
         """`text` as the classifier gets it: normalised, then cut.
@@ -272,6 +289,9 @@ def _option_problems(given: Any) -> Iterator[str]:
         yield f"error_strategy is 'strict' or 'warn', not {given.error_strategy!r}"
     if given.mode not in get_args(Mode):
         yield f"mode is 'enforce' or 'monitor', not {given.mode!r}"
+    phases = given.phases
+    if phases is not None and (not phases or not set(phases) <= set(GUARDED_PHASES)):
+        yield f"phases are some of {', '.join(GUARDED_PHASES)}, not {', '.join(map(str, phases)) or 'none'}"
     yield from _number_problems(given)
 
 

@@ -21,8 +21,9 @@ from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 from classifier.decision import Tripwire
 from classifier.errors import ClassifierError
-from classifier.judging import Desk, Ports
+from classifier.judging import Desk
 from classifier.messages import TextDelta
+from classifier.ports import Ports
 from classifier.processor import ClassifierProcessor
 from classifier.sharing import grouped
 from classifier.stage import Stage, Stopped

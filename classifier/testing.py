@@ -21,11 +21,11 @@ from classifier.context import checked_context
 from classifier.decision import Decision, Outcome, Phase
 from classifier.engine import run_messages
 from classifier.errors import ConfigurationError
-from classifier.judging import Evaluate, Ports
 from classifier.messages import Message, TextDelta
 from classifier.models.protocol import DecisionModel
 from classifier.models.scripted import ScriptedModel
 from classifier.policy import PolicyContext, Ruling, rule
+from classifier.ports import Evaluate, Ports
 from classifier.processor import ClassifierProcessor
 from classifier.questions import typed_answers
 from classifier.result import ClassifierResult, ResponseInfo, Rounding

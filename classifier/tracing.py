@@ -1,4 +1,4 @@
-"""One OpenTelemetry span per `Classifier.evaluate`, where the extra `otel` is installed. Pure.
+"""OpenTelemetry spans: one per classifier call, and one per judgement of a processor around it. Pure.
 
 A classifier tells a `Tracer` only what a span may hold: ids, names, question types, tokens. State,
 instructions, criteria and answers are never handed over, so no tracer can let them out. The span has to be
@@ -48,11 +48,32 @@ class Evaluation(Protocol):
         ...
 
 
+class Judging(Protocol):
+    """One judgement of a processor as a span sees it: from the asking to what policy made of it."""
+
+    @property
+    def ids(self) -> tuple[str, str] | None:
+        """Trace and span id in hex; None where nothing is traced."""
+        ...
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Makes it the parent of spans that are opened inside."""
+        ...
+
+    def end(self, outcome: str | None) -> None:
+        """It is over; without an outcome where nothing was decided."""
+        ...
+
+
 class Tracer(Protocol):
-    """Opens a span for each call of a classifier."""
+    """Opens a span for each call of a classifier, and for each judgement of a processor."""
 
     def evaluating(self, classifier: str) -> AbstractContextManager[Evaluation]:
         """The span of one call, from its start to its result or error."""
+        ...
+
+    def judging(self, processor: str, phase: str, decision_id: str) -> Judging:
+        """The span of one judgement, which begins here."""
         ...
 
 
@@ -66,15 +87,33 @@ class _Silent:
         """Drops it."""
 
 
+class _Unseen:
+    """No span."""
+
+    ids = None
+
+    def asking(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end(self, outcome: str | None) -> None:
+        """Drops it."""
+
+
 class NoSpans:
     """The tracer of a classifier that has none."""
 
     _nothing = nullcontext[Evaluation](_Silent())
+    _unseen = _Unseen()
 
     def evaluating(self, classifier: str) -> AbstractContextManager[Evaluation]:
         """No span."""
         del classifier
         return self._nothing
+
+    def judging(self, processor: str, phase: str, decision_id: str) -> Judging:
+        """No span."""
+        del processor, phase, decision_id
+        return self._unseen
 
 
 NO_SPANS = NoSpans()
@@ -100,10 +139,12 @@ def current_span() -> tuple[str, str] | None:
         from opentelemetry import trace  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         return None
-    context = trace.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return trace.format_trace_id(context.trace_id), trace.format_span_id(context.span_id)
+    return _ids_of(trace.get_current_span())
+
+
+def _ids_of(span: Span) -> tuple[str, str] | None:
+    context = span.get_span_context()
+    return (f"{context.trace_id:032x}", f"{context.span_id:016x}") if context.is_valid else None
 
 
 class Spans:
@@ -139,6 +180,42 @@ class Spans:
                 raise
             finally:
                 span.set_attribute("classifier.duration_ms", (time.perf_counter() - started) * 1000)
+
+    def judging(self, processor: str, phase: str, decision_id: str) -> Judging:
+        """Opens a span named for the processor, as a child of the current one."""
+        span = self._tracer.start_span(f"{_NAME} processor {processor}")
+        span.set_attributes(
+            {
+                "openinference.span.kind": "GUARDRAIL",
+                "classifier.processor": processor,
+                "classifier.phase": phase,
+                "classifier.decision_id": decision_id,
+            }
+        )
+        return _Judgement(span)
+
+
+class _Judgement:
+    """The span of a judgement."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    @property
+    def ids(self) -> tuple[str, str] | None:
+        return _ids_of(self._span)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        from opentelemetry.trace import use_span  # noqa: PLC0415 - an extra; there is a span, so it is there
+
+        with use_span(self._span, record_exception=False, set_status_on_exception=False):
+            yield
+
+    def end(self, outcome: str | None) -> None:
+        if outcome is not None:
+            self._span.set_attribute("classifier.outcome", outcome)
+        self._span.end()
 
 
 class _Written:

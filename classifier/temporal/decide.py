@@ -8,11 +8,12 @@ decision that was recorded is the one acted on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from classifier.app import ResolvedApp
 from classifier.audit.store import DecisionStore
@@ -25,8 +26,17 @@ from classifier.playbook import Playbook
 from classifier.step import Step
 from classifier.temporal.failures import as_application_error
 from classifier.temporal.guards import Guard
-from classifier.temporal.heartbeat import Progress, earlier_progress, heartbeating
-from classifier.temporal.messages import DECIDE, RECORD, DecideRequest, DecideResult, RecordRequest
+from classifier.temporal.heartbeat import Attempts, Progress, earlier_progress, heartbeating
+from classifier.temporal.messages import (
+    DECIDE,
+    RECORD,
+    TIMEOUT,
+    DecideRequest,
+    DecideResult,
+    RecordRequest,
+    result_to_json,
+)
+from classifier.temporal.metrics import count_decisions
 from classifier.temporal.recorder import Recorder
 from classifier.temporal.results import decided, result_of
 from classifier.temporal.steps import Steps
@@ -48,24 +58,27 @@ class ClassifierActivities:
         self._app = app
         self._store = store
         self._concurrency = concurrency
+        self._attempts = Attempts()
 
     @activity.defn(name=DECIDE)
-    async def decide(self, request: DecideRequest) -> DecideResult:
+    async def decide(self, request: DecideRequest) -> dict[str, Any]:
         """Decides on every state or message of the request, each exactly once however often attempted."""
         info = activity.info()
-        progress = earlier_progress()
+        _check_time(info)
+        progress = self._attempts.earlier()
         try:
             work = self._work(request, info.activity_id)
-            recorder = self._recorder(request, look_first=info.attempt > 1 or info.is_local)
+            look_first = info.attempt > 1 or info.is_local or request.look_first
+            recorder = self._recorder(request, look_first=look_first)
             async with heartbeating(progress):
-                return await self._decide(work, request, recorder, progress)
+                return result_to_json(await self._decide(work, request, recorder, progress))
         except ClassifierError as error:
-            if error.retryable and not info.is_local:
-                progress.beat()
+            if error.retryable:
+                self._attempts.leave(progress)
             raise as_application_error(error) from None
 
     @activity.defn(name=RECORD)
-    async def record(self, request: RecordRequest) -> DecideResult:
+    async def record(self, request: RecordRequest) -> dict[str, Any]:
         """Stores decisions that could not be stored where they were made; gives back what is stored."""
         try:
             stored = list(await self._store.record([decision_from_json(body) for body in request.pending]))
@@ -76,7 +89,7 @@ class ClassifierActivities:
                 routes = _routes(work)
         except ClassifierError as error:
             raise as_application_error(error) from None
-        return DecideResult([decided(decision) for decision in stored], routes)
+        return result_to_json(DecideResult([decided(decision) for decision in stored], routes))
 
     async def _decide(
         self, work: Steps | Guard, request: DecideRequest, recorder: Recorder, progress: Progress
@@ -90,9 +103,9 @@ class ClassifierActivities:
         return result_of(decisions, request, recorder, _routes(work))
 
     async def _record_lost(self, work: Steps | Guard, request: DecideRequest, code: str) -> list[Decision]:
-        if isinstance(work, Steps):
-            return list(await self._store.record(work.lost(code)))
         recorder = self._recorder(request, look_first=True, may_travel=False)
+        if isinstance(work, Steps):
+            return list(await recorder.record(work.lost(code)))
         return await work.run_lost(recorder, earlier_progress(), code)
 
     def _recorder(
@@ -101,9 +114,10 @@ class ClassifierActivities:
         return Recorder(
             self._store,
             tenant_of(request.context),
-            _decided_at(request),
+            [_decided_at(request), *_other_times(request)],
             look_first=look_first,
             may_travel=activity.info().in_workflow if may_travel is None else may_travel,
+            count=_count,
         )
 
     def _work(self, request: DecideRequest, activity_id: str) -> Steps | Guard:
@@ -169,6 +183,15 @@ def _decided_at(request: DecideRequest) -> datetime:
     return activity.info().scheduled_time if given is None else datetime.fromisoformat(given)
 
 
+def _other_times(request: DecideRequest) -> list[datetime]:
+    given = request.maybe_decided_at
+    return [] if given is None else [datetime.fromisoformat(given)]
+
+
+def _count(decisions: Sequence[Decision]) -> None:
+    count_decisions(decisions, activity.metric_meter())
+
+
 def _ids(request: DecideRequest) -> Ids:
     trace, span = current_span() or (None, None)
     return Ids(
@@ -180,6 +203,14 @@ def _object(message: object) -> Mapping[str, Any]:
     if not isinstance(message, dict):
         raise ConfigurationError("processors take messages as objects with role and content")
     return cast("dict[str, Any]", message)
+
+
+def _check_time(info: activity.Info) -> None:
+    """The SDK forgets the end of a local activity's time if it falls between two attempts."""
+    if info.is_local and info.attempt > 1 and info.schedule_to_close_timeout:
+        spent = datetime.now(UTC) - info.scheduled_time
+        if spent >= info.schedule_to_close_timeout:
+            raise ApplicationError("all attempts together took too long", type=TIMEOUT, non_retryable=True)
 
 
 def _is_stopped() -> bool:

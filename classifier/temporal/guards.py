@@ -10,8 +10,8 @@ from typing import Any, Literal
 from classifier.decision import Decision
 from classifier.engine import run_messages
 from classifier.errors import ActivityLost, ModelError
-from classifier.judging import AskAgain, Call, Ports
 from classifier.messages import Message
+from classifier.ports import AskAgain, Call, Ports
 from classifier.processor import ClassifierProcessor
 from classifier.result import ClassifierResult
 from classifier.temporal.heartbeat import Progress
@@ -51,7 +51,8 @@ class Guard:
             except ModelError as error:
                 if not error.retryable or progress.attempt(call.decision_id) >= self.failures_allowed:
                     raise
-                progress.fail(call.decision_id, began)
+                for decision_id in (call.decision_id, *call.others):
+                    progress.fail(decision_id, began)
                 raise AskAgain(error) from error
 
         try:

@@ -17,6 +17,10 @@ INTERVAL = 0.4
 """Seconds between beats, and before the first; a cancel arrives with the answer to one."""
 
 
+KEPT = 1000
+"""Local activities between two attempts; more are forgotten, oldest first, and ask once too often."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """Failed calls for one decision.
@@ -73,8 +77,31 @@ class Progress:
         }
 
 
+class Attempts:
+    """What the attempts of an activity know of each other: heartbeat details, or, of a local one, this."""
+
+    def __init__(self) -> None:
+        self._local: dict[tuple[str | None, str], Progress] = {}
+
+    def earlier(self) -> Progress:
+        """Where the last attempt left off."""
+        info = activity.info()
+        known = self._local.pop((info.workflow_run_id, info.activity_id), None)
+        return earlier_progress() if known is None else known
+
+    def leave(self, progress: Progress) -> None:
+        """Keeps it for the next attempt, which a worker that died takes along only if it is not local."""
+        info = activity.info()
+        if not info.is_local:
+            progress.beat()
+            return
+        if len(self._local) >= KEPT:
+            self._local.pop(next(iter(self._local)))
+        self._local[info.workflow_run_id, info.activity_id] = progress
+
+
 def earlier_progress() -> Progress:
-    """Where the last attempt left off."""
+    """Where the last attempt left off, as far as Temporal knows."""
     info = activity.info()
     if info.heartbeat_details:
         started, failed = info.heartbeat_details

@@ -1,15 +1,19 @@
 """What crosses Temporal: activity names, inputs and results. Pure and sandbox-safe.
 
-Fields are plain JSON, so that any data converter and any language can read them.
+Fields are plain JSON, so that any data converter and any language can read them. We hand converters
+dictionaries: what they do for each dataclass takes longer than everything else with a thousand decisions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 DECIDE = "classifier.decide"
 RECORD = "classifier.record"
+TIMEOUT = "TIMEOUT"
+"""Why an activity was lost: an attempt, or all of them together, took too long."""
 
 MAX_INPUT_BYTES = 1_960_000
 """Temporal refuses a payload over 2 MiB again and again, so a request is measured before it is scheduled."""
@@ -30,6 +34,8 @@ class DecideRequest:
         phase: For processors: "input" or "output".
         context: The caller's request context.
         decided_at: ISO 8601; the same for every attempt. Absent outside a workflow: the activity's schedule.
+        maybe_decided_at: Another time under which a local execution that left no trace may have recorded.
+        look_first: Whether an activity of the same id may have recorded before.
         failures_allowed: How many failed model calls are one too many.
         thread: The conversation it belongs to.
         resource: The person or thing it is about.
@@ -45,6 +51,8 @@ class DecideRequest:
     phase: str | None = None
     context: dict[str, Any] = field(default_factory=dict[str, Any])
     decided_at: str | None = None
+    maybe_decided_at: str | None = None
+    look_first: bool = False
     failures_allowed: int = 3
     thread: str | None = None
     resource: str | None = None
@@ -117,3 +125,32 @@ class RecordRequest:
     lost: DecideRequest | None = None
     activity_id: str = ""
     code: str = ""
+
+
+def request_to_json(request: DecideRequest) -> dict[str, Any]:
+    """What `classifier.decide` is given."""
+    return dict(vars(request))
+
+
+def record_to_json(request: RecordRequest) -> dict[str, Any]:
+    """What `classifier.record` is given."""
+    lost = None if request.lost is None else request_to_json(request.lost)
+    return {**vars(request), "lost": lost}
+
+
+def result_to_json(result: DecideResult) -> dict[str, Any]:
+    """What both give back."""
+    return {**vars(result), "decisions": [vars(each) for each in result.decisions]}
+
+
+def result_from_json(body: Mapping[str, Any]) -> DecideResult:
+    """The result that `body` describes; fields of later versions are left out."""
+    known: dict[str, Any] = {name: body[name] for name in _RESULT if name in body}
+    known["decisions"] = [
+        Decided(**{name: each[name] for name in _DECIDED if name in each}) for each in known["decisions"]
+    ]
+    return DecideResult(**known)
+
+
+_RESULT = tuple(each.name for each in fields(DecideResult))
+_DECIDED = tuple(each.name for each in fields(Decided))

@@ -9,7 +9,13 @@ from typing import Any
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
-from classifier.temporal.messages import RECORD, DecideResult, RecordRequest
+from classifier.temporal.messages import (
+    RECORD,
+    DecideResult,
+    RecordRequest,
+    record_to_json,
+    result_from_json,
+)
 
 _PENDING = "_classifier_pending_records"
 _RETRY = RetryPolicy(
@@ -17,9 +23,9 @@ _RETRY = RetryPolicy(
 )
 
 
-def recording(request: RecordRequest) -> asyncio.Task[DecideResult]:
+def recording(request: RecordRequest, task_queue: str | None = None) -> asyncio.Task[DecideResult]:
     """Starts to record; the run does not close before it is done, and a stop does not reach it."""
-    task = asyncio.create_task(_record(request))
+    task = asyncio.create_task(_record(request, task_queue))
     _pending().append(task)
     return task
 
@@ -54,15 +60,15 @@ async def records_are_in() -> None:
         raise stopped
 
 
-async def _record(request: RecordRequest) -> DecideResult:
-    stored: DecideResult = await workflow.execute_activity(
+async def _record(request: RecordRequest, task_queue: str | None) -> DecideResult:
+    stored: Any = await workflow.execute_activity(
         RECORD,
-        request,
-        result_type=DecideResult,
+        record_to_json(request),
+        task_queue=task_queue,
         start_to_close_timeout=timedelta(seconds=30),
         retry_policy=_RETRY,
     )
-    return stored
+    return result_from_json(stored)
 
 
 def _pending() -> list[asyncio.Task[DecideResult]]:

@@ -1,4 +1,4 @@
-"""`ClassifierPlugin`: everything a worker needs, for a worker of your own or ours."""
+"""`ClassifierPlugin` for workers that decide, and `CallerPlugin` for those that have another decide."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ PURE_MODULES = (
     "classifier.messages",
     "classifier.questions",
     "classifier.result",
+    "classifier.temporal.clock",
     "classifier.temporal.messages",
     "classifier.temporal.pending",
+    "classifier.temporal.requests",
     "classifier.temporal.travel",
     "classifier.temporal.verdicts",
     "classifier.temporal.workflow",
@@ -45,6 +47,20 @@ stays under the sandbox's watch."""
 
 
 HEARTBEAT_THROTTLE = timedelta(milliseconds=200)
+
+
+class CallerPlugin(SimplePlugin):
+    """For workers of workflows whose decisions another worker makes (`DecideOptions.task_queue`).
+
+    Holds a run open until its records are in.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType] - the SDK leaves a callable untyped
+            "temporal-classifier.CallerPlugin",
+            interceptors=[RecordsBeforeClose()],
+            workflow_runner=with_passthrough(PURE_MODULES),
+        )
 
 
 class ClassifierPlugin(SimplePlugin):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from classifier.audit.store import DecisionStore
@@ -20,25 +20,28 @@ class Recorder:
     Args:
         store: Where decisions are kept.
         tenant: Whose they are.
-        decided_at: The time that all of them carry.
+        times: The times that they may carry; new ones carry the first.
         look_first: Whether an earlier attempt may have recorded some.
         may_travel: Whether somebody stores later what cannot be stored now; if not, an outage raises.
+        count: Is told what was decided here, as opposed to found.
     """
 
     def __init__(
         self,
         store: DecisionStore,
         tenant: str,
-        decided_at: datetime,
+        times: Sequence[datetime],
         *,
         look_first: bool,
         may_travel: bool,
+        count: Callable[[Sequence[Decision]], None],
     ) -> None:
         self._store = store
         self._tenant = tenant
-        self._decided_at = decided_at
+        self._times = times
         self._look_first = look_first
         self._may_travel = may_travel
+        self._count = count
         self._known: dict[uuid.UUID, Decision] = {}
         self.pending: dict[uuid.UUID, Decision] = {}
         self.unsure = False
@@ -51,14 +54,15 @@ class Recorder:
         """The stored ones among these; none on a first attempt, or while the store is away."""
         if not self._look_first:
             return {}
+        found: dict[uuid.UUID, Decision] = {}
         try:
-            found = await self._store.find(self._tenant, self._decided_at, decision_ids)
+            for moment in self._times:
+                found |= await self._store.find(self._tenant, moment, decision_ids)
         except StoreUnavailable:
             if not self._may_travel:
                 raise
             log.warning("store away during look-up", extra={"decisions": len(decision_ids)})
             self.unsure = True
-            return {}
         self._known.update(found)
         return found
 
@@ -67,6 +71,7 @@ class Recorder:
         if not decisions:
             return ()
         stored = await self._stored(decisions)
+        self._count([made for made, kept in zip(decisions, stored, strict=True) if kept is made])
         self._known.update({decision.decision_id: decision for decision in stored})
         return stored
 

@@ -6,23 +6,40 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from temporalio import exceptions as temporal_errors
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
-from classifier.answers import answers_from_json
 from classifier.decision import Ids
-from classifier.errors import ConfigurationError, DecisionMismatch, InputTooLarge, PolicyError, StoreError
-from classifier.messages import Message, message_to_json
+from classifier.errors import ConfigurationError
+from classifier.messages import Message
 from classifier.questions import Questions
-from classifier.temporal.messages import DECIDE, MAX_INPUT_BYTES, DecideRequest, DecideResult, RecordRequest
+from classifier.temporal.clock import moment
+from classifier.temporal.messages import (
+    DECIDE,
+    DecideRequest,
+    DecideResult,
+    RecordRequest,
+    request_to_json,
+    result_from_json,
+)
 from classifier.temporal.pending import recorded, recording, records_are_in
+from classifier.temporal.requests import (
+    Evaluation,
+    as_fatal,
+    as_messages,
+    check_size,
+    code_of,
+    evaluation_of,
+    guard_request,
+    is_fatal,
+    step_request,
+)
 from classifier.temporal.travel import chunks, unpacked
 from classifier.temporal.verdicts import TripwireError, WorkflowVerdict, judgements_of, tripwire_of
-from classifier.values import JSON, State, canonical_json
+from classifier.values import JSON, State
 from classifier.verdict import Verdict
 
 __all__ = [
@@ -43,7 +60,6 @@ LOCAL_LIMIT = timedelta(seconds=2)
 """Longest attempt in local mode; a workflow task waits for it."""
 
 _COUNT = "_classifier_decide_count"
-_FATAL = {ConfigurationError.code, DecisionMismatch.code, PolicyError.code, StoreError.code}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,19 +92,12 @@ class DecideOptions:
 
 
 DEFAULT_OPTIONS = DecideOptions()
-_RETRY = RetryPolicy(
+RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=500),
     backoff_coefficient=2,
     maximum_interval=timedelta(seconds=30),
 )
-
-
-@dataclass(frozen=True)
-class Evaluation(Generic[Q]):
-    """Typed answers of one classification step, and the id of their row in the history."""
-
-    answers: Q
-    decision_id: str
+_RETRY_LOCAL = replace(RETRY, maximum_interval=LOCAL_LIMIT)
 
 
 async def evaluate(
@@ -111,17 +120,8 @@ async def evaluate(
     Raises:
         ApplicationError: No usable answer within the attempt budget; `type` is the code of the error.
     """
-    request = DecideRequest(
-        states=[state],
-        classifier=classifier,
-        context=dict(context or {}),
-        failures_allowed=options.failures_allowed,
-    )
-    (decided,) = (await decide(request, options)).decisions
-    if decided.answers is None:
-        failure = decided.failure or {"code": "MODEL_ERROR", "message": "no answer"}
-        raise ApplicationError(failure["message"], type=failure["code"], non_retryable=True)
-    return Evaluation(questions(answers_from_json(decided.answers)), decided.decision_id)
+    request = step_request(classifier, state, context, options.failures_allowed)
+    return evaluation_of(await decide(request, options), questions)
 
 
 class Processors:
@@ -188,18 +188,14 @@ class Processors:
         ids: Ids,
         context: Mapping[str, JSON] | None,
     ) -> Verdict:
-        role = "user" if phase == "input" else "assistant"
-        given = tuple(Message(each, role) if isinstance(each, str) else each for each in messages)
-        request = DecideRequest(
-            states=[message_to_json(each) for each in given],
-            processors=list(self._names),
-            phase=phase,
-            context=dict(context or {}),
+        given = as_messages(messages, phase)
+        request = guard_request(
+            self._names,
+            phase,
+            given,
+            ids=ids,
+            context=context,
             failures_allowed=self._options.failures_allowed,
-            thread=ids.thread,
-            resource=ids.resource,
-            trace=ids.trace,
-            span=ids.span,
         )
         decisions = (await decide(request, self._options)).decisions
         return WorkflowVerdict(judgements_of(decisions), given)
@@ -216,56 +212,65 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
             what cannot be decided by a failure rule: CONFIGURATION, POLICY_ERROR.
         asyncio.CancelledError: The run is cancelled; the model's request is closed first.
     """
-    request = replace(request, decided_at=workflow.now().isoformat())
-    _check_size(request)
-    activity_id = _next_activity_id()
+    check_size(request)
+    number = _next_number()
+    when = await moment(number, local=options.local)
+    before = None if when.before is None else when.before.isoformat()
+    request = replace(request, decided_at=when.at.isoformat(), maybe_decided_at=before)
     stops = _stops()
+    while True:
+        made = await _made(request, f"{DECIDE}-{number}", options)
+        result = await _with_pending(made, request, options) if made.pending else made
+        if _stops() > stops:  # the activity ended before it heard of the stop, or was let to
+            raise asyncio.CancelledError
+        if not request.processors or _outcomes(result) == _outcomes(made):
+            return result
+        # What an earlier attempt recorded leads elsewhere: to processors that were not asked.
+        request = replace(request, look_first=True)
+
+
+async def _made(request: DecideRequest, activity_id: str, options: DecideOptions) -> DecideResult:
     try:
-        result = await _run(request, activity_id, options)
-    except ActivityError as error:
+        return await _run(request, activity_id, options)
+    except (ActivityError, ApplicationError) as error:  # the latter of a local one, which nothing wraps
         if is_cancelled_exception(error):
-            raise
-        if request.processors and _code_of(error) in _FATAL:
-            raise ApplicationError(_message_of(error), type=_code_of(error), non_retryable=True) from error
-        lost = RecordRequest(lost=request, activity_id=activity_id, code=_code_of(error))
-        result = await _record_lost(lost)
-    if result.pending:
-        result = await _with_pending(result, request, options)
-    if _stops() > stops:  # the activity ended before it heard of the stop, or was let to
-        raise asyncio.CancelledError
-    return result
+            raise asyncio.CancelledError from error  # which is what `asyncio.timeout` knows
+        cause = _cause_of(error)
+        if is_fatal(request, cause):
+            raise as_fatal(cause) from error
+        lost = RecordRequest(lost=request, activity_id=activity_id, code=code_of(cause))
+        return await _record_lost(lost, options)
 
 
 async def _run(request: DecideRequest, activity_id: str, options: DecideOptions) -> DecideResult:
-    handle: workflow.ActivityHandle[DecideResult]
+    body = request_to_json(request)
+    handle: workflow.ActivityHandle[Any]
     if options.local:
         handle = workflow.start_local_activity(
             DECIDE,
-            request,
+            body,
             activity_id=activity_id,
-            result_type=DecideResult,
             start_to_close_timeout=min(options.attempt, LOCAL_LIMIT),
             schedule_to_close_timeout=options.overall,
-            retry_policy=_RETRY,
+            retry_policy=_RETRY_LOCAL,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
     else:
         handle = workflow.start_activity(
             DECIDE,
-            request,
+            body,
             activity_id=activity_id,
             task_queue=options.task_queue,
-            result_type=DecideResult,
             start_to_close_timeout=options.attempt,
             schedule_to_close_timeout=options.overall,
             heartbeat_timeout=options.heartbeat,
-            retry_policy=_RETRY,
+            retry_policy=RETRY,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         )
-    return await (handle if options.on_stop == "cancel" else _to_its_end(handle))
+    return result_from_json(await (handle if options.on_stop == "cancel" else _to_its_end(handle)))
 
 
-async def _to_its_end(handle: workflow.ActivityHandle[DecideResult]) -> DecideResult:
+async def _to_its_end(handle: workflow.ActivityHandle[Any]) -> Any:
     """The result, also where the run is stopped meanwhile; the caller sees that it was."""
     while True:
         try:
@@ -277,7 +282,7 @@ async def _to_its_end(handle: workflow.ActivityHandle[DecideResult]) -> DecideRe
 
 async def _with_pending(result: DecideResult, request: DecideRequest, options: DecideOptions) -> DecideResult:
     bodies = [unpacked(body, request) for body in result.pending]
-    tasks = [recording(RecordRequest(pending=chunk)) for chunk in chunks(bodies)]
+    tasks = [recording(RecordRequest(pending=chunk), options.task_queue) for chunk in chunks(bodies)]
     if options.audit == "deferred" and not result.unsure:
         return result
     stored = {each.decision_id: each for task in tasks for each in (await recorded(task)).decisions}
@@ -285,44 +290,27 @@ async def _with_pending(result: DecideResult, request: DecideRequest, options: D
     return replace(result, decisions=decisions, pending=[])
 
 
-async def _record_lost(request: RecordRequest) -> DecideResult:
+async def _record_lost(request: RecordRequest, options: DecideOptions) -> DecideResult:
     try:
-        return await recorded(recording(request))
+        return await recorded(recording(request, options.task_queue))
     except ActivityError as error:
         message = f"classifier.decide died ({request.code}), and that cannot be recorded: {error.cause}"
-        raise ApplicationError(message, type=_code_of(error), non_retryable=True) from error
+        raise ApplicationError(message, type=code_of(error.cause), non_retryable=True) from error
 
 
-def _check_size(request: DecideRequest) -> None:
-    size = len(canonical_json([request.states, request.context]))
-    if size > MAX_INPUT_BYTES:
-        raise ApplicationError(
-            f"states and context are {size:,} bytes as JSON; the limit is {MAX_INPUT_BYTES:,}",
-            type=InputTooLarge.code,
-            non_retryable=True,
-        )
+def _cause_of(error: FailureError) -> BaseException | None:
+    return error.cause if isinstance(error, ActivityError) else error
 
 
-def _code_of(error: ActivityError) -> str:
-    match error.cause:
-        case ApplicationError(type=str() as code):
-            return code
-        case temporal_errors.TimeoutError():
-            return "TIMEOUT"
-        case _:
-            return "ACTIVITY_FAILED"
+def _outcomes(result: DecideResult) -> list[str]:
+    return [each.outcome for each in result.decisions]
 
 
-def _message_of(error: ActivityError) -> str:
-    cause = error.cause
-    return cause.message if isinstance(cause, ApplicationError) else str(error)
-
-
-def _next_activity_id() -> str:
+def _next_number() -> int:
     instance: Any = workflow.instance()
-    count = getattr(instance, _COUNT, 0) + 1
+    count: int = getattr(instance, _COUNT, 0) + 1
     setattr(instance, _COUNT, count)
-    return f"{DECIDE}-{count}"
+    return count
 
 
 def _stops() -> int:

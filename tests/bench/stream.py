@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 from classifier.answers import BooleanAnswer
 from classifier.audit.memory import MemoryStore
 from classifier.classifier import Classifier
-from classifier.judging import Call
 from classifier.messages import TextDelta
 from classifier.models.scripted import ScriptedModel
 from classifier.policy import PolicyContext
+from classifier.ports import Call
 from classifier.processor import ClassifierProcessor, Coalesce
 from classifier.questions import Boolean, Questions
 from classifier.result import ClassifierResult

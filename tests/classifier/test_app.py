@@ -16,6 +16,7 @@ from classifier.errors import ConfigurationError
 from classifier.models.decisions import DecisionsModel
 from classifier.models.scripted import ScriptedModel
 from classifier.playbook import Outbox, Playbook
+from classifier.processor import ClassifierProcessor
 from classifier.questions import Boolean, Question
 
 QUESTIONS: dict[str, Question] = {"unsafe": Boolean("?")}
@@ -196,3 +197,29 @@ def test_a_malformed_reference_is_said(reference: str) -> None:
 def test_a_module_that_is_not_there_is_named(module: str, reference: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be imported: No module named"):
         load_app(reference)
+
+
+def guard(id: str, **options: Any) -> ClassifierProcessor[Any]:  # noqa: A002 - the word of the domain
+    return ClassifierProcessor(
+        id=id,
+        classifier=classifier(f"of {id}", model()),
+        on_result=lambda answers, context: None,
+        **options,
+    )
+
+
+def test_an_app_that_requires_a_guard_does_not_start_without_one() -> None:
+    assert "require_guard asks for a guard of input; no processor declares that phase" in problems(
+        App(require_guard=("input",))
+    )
+    undeclared = App(processors=[guard("a")], require_guard=("input",))
+    assert "a guard of input" in problems(undeclared)
+    monitored = App(processors=[guard("a", phases=("input",), mode="monitor")], require_guard=("input",))
+    assert "input is only monitored, by 'a'" in problems(monitored)
+    assert "the phase 'inptu'" in problems(App(require_guard=("inptu",)))  # type: ignore[arg-type]
+
+
+def test_an_app_whose_required_phases_are_guarded_starts() -> None:
+    guards = [guard("a", phases=("input", "output")), guard("b", phases=("input",), mode="monitor")]
+    app = App(processors=guards, require_guard=("input", "output"))
+    assert list(app.resolve({}).processors) == ["a", "b"]

@@ -21,10 +21,10 @@ from classifier.errors import (
     StoreError,
     StoreUnavailable,
 )
-from classifier.judging import AskAgain, Call, Ports
 from classifier.messages import Message
 from classifier.models.scripted import ScriptedModel
 from classifier.policy import PolicyContext
+from classifier.ports import AskAgain, Call, Ports
 from classifier.processor import ClassifierProcessor
 from classifier.result import ClassifierResult
 from classifier.testing import memory_ports, try_messages

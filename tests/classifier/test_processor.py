@@ -206,3 +206,22 @@ def test_pol_o04_a_mistyped_option_is_refused_and_named() -> None:
 def test_pol_o04_a_mistyped_value_is_refused_and_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         processor(**options)
+
+
+@pytest.mark.parametrize("phases", [(), ("inptu",), "input", ("step",), ("input", "reply")])
+def test_phases_are_known_ones_or_left_out(phases: Any) -> None:
+    with pytest.raises(ConfigurationError, match="phases are some of input, output, stream"):
+        processor(phases=phases)
+
+
+async def test_a_processor_is_used_in_the_phases_it_declares_and_in_no_other() -> None:
+    declared = processor(phases=["input"])
+    assert (await try_messages([declared], ["hello"])).verdict.outcome == "allowed"
+    with pytest.raises(
+        ConfigurationError, match="'classifier' is declared for input, and is used for output"
+    ):
+        await try_messages([declared], ["hello"], phase="output")
+
+
+def test_a_bound_processor_keeps_its_phases() -> None:
+    assert processor(phases=("input", "stream")).bound(safety()).phases == ("input", "stream")

@@ -11,9 +11,9 @@ import pytest
 from classifier.audit.memory import MemoryStore
 from classifier.decision import Decision
 from classifier.errors import ConfigurationError, PolicyError, StoreUnavailable
-from classifier.judging import Call, Ports
 from classifier.messages import TextDelta
 from classifier.policy import PolicyContext
+from classifier.ports import Call, Ports
 from classifier.processor import ClassifierProcessor
 from classifier.result import ClassifierResult
 from classifier.stream import End, StreamCut, guard

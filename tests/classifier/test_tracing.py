@@ -17,11 +17,14 @@ from opentelemetry.trace import StatusCode
 from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer, Refusal
 from classifier.app import App
 from classifier.classifier import Classifier
-from classifier.errors import ConfigurationError, InvalidAnswer, ModelUnavailable
+from classifier.errors import ConfigurationError, InvalidAnswer, ModelUnavailable, PolicyError
 from classifier.models.scripted import ScriptedModel
 from classifier.models.systemone import SystemOne
+from classifier.processor import ClassifierProcessor
 from classifier.questions import Boolean, Choice, Example, Question
+from classifier.testing import try_messages
 from classifier.tracing import NO_SPANS, Spans
+from tests.classifier.conformance import SafetyQuestions, abort_unsafe, broken
 from tests.servers import Answer as HttpAnswer
 from tests.servers import Server
 from tests.tree import ROOT
@@ -201,6 +204,7 @@ from classifier.answers import BooleanAnswer
 from classifier.app import App
 from classifier.classifier import Classifier
 from classifier.models.scripted import ScriptedModel
+from classifier.processor import ClassifierProcessor
 from classifier.questions import Boolean
 from classifier.tracing import NO_SPANS, installed
 assert installed() is NO_SPANS
@@ -221,3 +225,43 @@ def test_the_core_is_loaded_without_opentelemetry() -> None:
     code = "import sys, classifier.classifier, classifier.app; print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+async def test_a_judgement_is_a_span_around_its_call_and_its_ids_are_on_the_record() -> None:
+    exported = Exported()
+    model = ScriptedModel([{"unsafe": BooleanAnswer(0.9)}])
+    safety = Classifier("safety", model, SafetyQuestions, tracer=exported.tracer)
+    guard = ClassifierProcessor(classifier=safety, on_result=abort_unsafe, id="guard")
+    with exported.raw.start_as_current_span("activity") as caller:
+        tried = await try_messages([guard], [MARK])
+    call, judgement, _ = exported.spans
+    here = judgement.context
+    assert here is not None
+    assert (judgement.name, call.name) == ("classifier processor guard", "classifier safety")
+    assert call.parent is not None
+    assert call.parent.span_id == here.span_id
+    assert judgement.parent is not None
+    assert judgement.parent.span_id == caller.get_span_context().span_id
+    (decision,) = tried.decisions
+    assert dict(judgement.attributes or {}) == {
+        "openinference.span.kind": "GUARDRAIL",
+        "classifier.processor": "guard",
+        "classifier.phase": "input",
+        "classifier.decision_id": str(decision.decision_id),
+        "classifier.outcome": "aborted",
+    }
+    ids = decision.ids
+    assert ids.trace == f"{here.trace_id:032x}"
+    assert ids.span == f"{here.span_id:016x}"
+    assert MARK not in judgement.to_json()
+
+
+async def test_a_judgement_whose_policy_raises_ends_its_span_without_an_outcome() -> None:
+    exported = Exported()
+    model = ScriptedModel([{"unsafe": BooleanAnswer(0.9)}])
+    safety = Classifier("safety", model, SafetyQuestions, tracer=exported.tracer)
+    guard = ClassifierProcessor(classifier=safety, on_result=broken, id="guard")
+    with pytest.raises(PolicyError):
+        await try_messages([guard], ["text"])
+    assert "classifier.outcome" not in (exported.spans[-1].attributes or {})
+    assert exported.spans[-1].name == "classifier processor guard"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError
@@ -18,7 +18,7 @@ from classifier.decision import Tripwire
 from classifier.errors import ConfigurationError
 from classifier.messages import message_to_json
 from classifier.temporal.decide import ClassifierActivities
-from classifier.temporal.messages import DECIDE, RECORD, DecideRequest, DecideResult, RecordRequest
+from classifier.temporal.messages import DECIDE, RECORD, DecideRequest, RecordRequest
 from classifier.temporal.plugin import PURE_MODULES, RecordsBeforeClose, with_passthrough
 from classifier.temporal.workflow import tripwire_of
 from tests.classifier.conformance import Form, Observed, Setup
@@ -63,22 +63,27 @@ class Through:
             )
         except WorkflowFailureError as error:
             tripwire = tripwire_of(error)
-            assert isinstance(error.cause, ApplicationError)
-            assert error.cause.non_retryable
-            return ("aborted" if tripwire else str(error.cause.type)), (), tripwire
+            return ("aborted" if tripwire else _final_code(error)), (), tripwire
         setup.seen.extend(("out", text) for text in passed.texts)
         return "allowed", tuple(passed.texts), None
 
     @activity.defn(name=DECIDE)
-    async def decide(self, request: DecideRequest) -> DecideResult:
+    async def decide(self, request: DecideRequest) -> dict[str, Any]:
         return await self._case().decide(request)
 
     @activity.defn(name=RECORD)
-    async def record(self, request: RecordRequest) -> DecideResult:
+    async def record(self, request: RecordRequest) -> dict[str, Any]:
         return await self._case().record(request)
 
     def _case(self) -> ClassifierActivities:
         return self._cases[activity.info().workflow_id or ""]
+
+
+def _final_code(error: WorkflowFailureError) -> str:
+    cause = error.cause
+    assert isinstance(cause, ApplicationError)
+    assert cause.non_retryable
+    return str(cause.type)
 
 
 @contextlib.asynccontextmanager

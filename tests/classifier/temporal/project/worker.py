@@ -11,9 +11,18 @@ from classifier.app import App
 from classifier.audit.store import DecisionStore
 from classifier.temporal.plugin import ClassifierPlugin
 from tests.classifier.temporal.project.activities import file_away
-from tests.classifier.temporal.project.workflows import Decide, GuardMessages, SortLetter, SortLong, SortMany
+from tests.classifier.temporal.project.workflows import (
+    Decide,
+    GuardChild,
+    GuardInTime,
+    GuardMessages,
+    GuardOneByOne,
+    SortLetter,
+    SortLong,
+    SortMany,
+)
 
-WORKFLOWS = [Decide, GuardMessages, SortLetter, SortLong, SortMany]
+WORKFLOWS = [Decide, GuardChild, GuardInTime, GuardMessages, GuardOneByOne, SortLetter, SortLong, SortMany]
 
 
 def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:

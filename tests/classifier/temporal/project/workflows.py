@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
 
 from classifier.decision import Ids
 from classifier.messages import message_from_json
@@ -115,6 +117,7 @@ class Guarded:
     attempt_seconds: float = 60.0
     overall_seconds: float = 600.0
     acts: bool = False
+    task_queue: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ class GuardMessages:
             failures_allowed=given.failures_allowed,
             local=given.local,
             on_stop="finish" if given.finish else "cancel",
+            task_queue=given.task_queue,
         )
         guards = Processors(*given.processors, options=options)
         messages = [message_from_json(message) for message in given.messages]
@@ -160,3 +164,56 @@ class GuardMessages:
     def moved_on(self) -> bool:
         """Whether it goes on with what was decided."""
         return self._moved_on
+
+
+@workflow.defn
+class GuardChild:
+    """Leaves the guarding to a child that may be retried."""
+
+    @workflow.run
+    async def run(self, given: Guarded) -> Passed:
+        """What came through."""
+        passed: Passed = await workflow.execute_child_workflow(
+            GuardMessages.run,
+            given,
+            id=f"{workflow.info().workflow_id}-child",
+            retry_policy=RetryPolicy(maximum_attempts=5, initial_interval=timedelta(milliseconds=10)),
+        )
+        return passed
+
+
+@workflow.defn
+class GuardInTime:
+    """Does without a verdict that takes too long, and asks once more."""
+
+    def __init__(self) -> None:
+        self._late = 0
+
+    @workflow.run
+    async def run(self, given: Guarded) -> list[str]:
+        """What came through at last."""
+        options = DecideOptions(on_stop="finish" if given.finish else "cancel")
+        guards = Processors(*given.processors, options=options)
+        messages = [message_from_json(message) for message in given.messages]
+        try:
+            async with asyncio.timeout(given.attempt_seconds):
+                await guards.input(messages)
+        except TimeoutError:
+            self._late += 1
+        verdict = await guards.input(messages)
+        return [*(message.text for message in verdict.messages), f"late {self._late}"]
+
+
+@workflow.defn
+class GuardOneByOne:
+    """Guards one message after another, and keeps at it."""
+
+    @workflow.run
+    async def run(self, given: Guarded) -> list[str]:
+        """What came through."""
+        guards = Processors(*given.processors, options=DecideOptions(local=given.local))
+        texts: list[str] = []
+        for message in given.messages:
+            verdict = await guards.input([message_from_json(message)])
+            texts += [each.text for each in verdict.messages]
+        return texts
