@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from rich.console import Console
 
+from classifier.audit.export import strict
 from classifier.audit.history import History
-from classifier.audit.query import AnswerCondition, DecisionQuery
+from classifier.audit.query import DecisionQuery
 from classifier.audit.records import HistoryEvent
 from classifier.decision import Decision
 from classifier.decision_json import decision_to_json
@@ -20,37 +19,22 @@ from classifier.values import JSON, as_text
 from commands.show import print_json, said, say, table
 from worker import Settings, opened
 
-_AGE = re.compile(r"(\d+)([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SHORT = 60
 
 
 async def list_decisions(
-    settings: Settings,
-    *,
-    tenant: str,
-    filters: Mapping[str, Any],
-    where: Sequence[str],
-    cursor: str | None,
-    limit: int,
-    as_json: bool,
+    settings: Settings, query: DecisionQuery, *, cursor: str | None, limit: int, as_json: bool
 ) -> None:
     """One page, newest first.
 
     Raises:
-        ConfigurationError: A filter or the cursor is malformed.
+        ConfigurationError: The cursor is damaged, or of another tenant or filter.
     """
-    given = {name: value for name, value in filters.items() if value is not None}
-    for name in ("since", "until"):
-        if name in given:
-            given[name] = moment(given[name])
-    conditions = tuple(AnswerCondition.parse(text) for text in where)
-    query = DecisionQuery(tenant=tenant, answers=conditions, **given)
     async with opened(settings, temporal=False) as service, History(service.database_url) as history:
         page = await history.page(query, limit, cursor)
     if as_json:
-        decisions: list[JSON] = [decision_to_json(decision) for decision in page.decisions]
-        print_json({"decisions": decisions, "next_cursor": page.next_cursor})
+        decisions: list[JSON] = [strict(decision_to_json(decision)) for decision in page.decisions]
+        print_json({"decisions": decisions, "next_cursor": page.next_cursor, **bounds_of(query)})
         return
     console = Console()
     rows = [_row(decision) for decision in page.decisions]
@@ -58,7 +42,8 @@ async def list_decisions(
         table("Decisions, newest first", ["decision", "decided at", "what", "answers", "became"], rows)
     )
     if page.next_cursor is not None:
-        say(console, f"more: --cursor {page.next_cursor}")
+        bounds = "".join(f"--{name} {value} " for name, value in bounds_of(query).items() if value)
+        say(console, f"more: {bounds}--cursor {page.next_cursor}")
 
 
 async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as_json: bool) -> None:
@@ -75,7 +60,7 @@ async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as
         events = await history.events(tenant, decision.coordinates.workflow_id)
     if as_json:
         followed: list[JSON] = [_event_json(event) for event in events]
-        print_json({**decision_to_json(decision), "events": followed})
+        print_json(strict({**decision_to_json(decision), "events": followed}))
         return
     console = Console()
     console.print(table(f"Decision {decision.decision_id}", ["", ""], list(_facts(decision))))
@@ -84,25 +69,8 @@ async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as
         table("Answers", ["question", "answer"], [(name, said(answer)) for name, answer in answers.items()])
     )
     if events:
-        rows = [(_time(event.at), event.kind, event.actor or "", _brief(event.body)) for event in events]
+        rows = [(time_of(event.at), event.kind, event.actor or "", _brief(event.body)) for event in events]
         console.print(table("What followed", ["at", "what", "by", "facts"], rows))
-
-
-def moment(text: str, now: datetime | None = None) -> datetime:
-    """A point in time: ISO 8601 with its offset, or an age such as 30m, 12h, 7d.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    age = _AGE.fullmatch(text.strip())
-    try:
-        if age is not None:
-            return (now or datetime.now(UTC)) - timedelta(**{_UNITS[age[2]]: int(age[1])})
-        return datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
-        raise ConfigurationError(
-            f"{text!r} is no time; write 2026-11-02T08:00:00Z or an age such as 7d"
-        ) from error
 
 
 def identity(text: str) -> uuid.UUID:
@@ -130,22 +98,40 @@ def became(decision: Decision) -> str:
     return f"{branch.action} {branch.route or ''}".strip() + reasons
 
 
-def _row(decision: Decision) -> tuple[str, ...]:
+def name_of(decision: Decision) -> str:
+    """What decided, by the most telling of its ids."""
+    return decision.playbook_id or decision.processor_id or decision.classifier_id
+
+
+def answers_of(decision: Decision, between: str) -> str:
+    """The answers in a few words each."""
     answers = decision.answers or {}
+    return between.join(f"{name}: {said(answer)}" for name, answer in answers.items())
+
+
+def _row(decision: Decision) -> tuple[str, ...]:
     return (
         str(decision.decision_id),
-        _time(decision.decided_at),
-        decision.playbook_id or decision.processor_id or decision.classifier_id,
-        "\n".join(f"{name}: {said(answer)}" for name, answer in answers.items()),
+        time_of(decision.decided_at),
+        name_of(decision),
+        answers_of(decision, "\n"),
         became(decision),
     )
+
+
+def bounds_of(query: DecisionQuery) -> dict[str, JSON]:
+    """The times of a query as they were meant, since an age such as 7d means another the next time."""
+    moments = {"since": query.since, "until": query.until}
+    return {name: None if at is None else at.isoformat() for name, at in moments.items()}
 
 
 def _facts(decision: Decision) -> list[tuple[str, str]]:
     at, usage, ids = decision.coordinates, decision.usage, decision.ids
     facts: list[tuple[str, object]] = [
         ("text", as_text(decision.state)),
-        ("decided at", _time(decision.decided_at)),
+        ("text before", decision.original),
+        ("normalised", ", ".join(decision.normalised)),
+        ("decided at", time_of(decision.decided_at)),
         ("became", became(decision)),
         ("outcome", decision.outcome),
         ("gates", ", ".join(f"{name} >= {least}" for name, least in decision.gates.items())),
@@ -193,7 +179,8 @@ def _brief(body: Mapping[str, JSON]) -> str:
     return ", ".join(f"{name} {as_text(value)}" for name, value in body.items() if value is not None)
 
 
-def _time(at: datetime) -> str:
+def time_of(at: datetime) -> str:
+    """A time in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

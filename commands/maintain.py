@@ -11,10 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from temporalio.service import RPCError
 
+from classifier.app import App
 from classifier.audit import roles
 from classifier.audit.partitions import ensure_partitions
 from classifier.audit.schema import upgrade
 from classifier.errors import ConfigurationError
+from commands.guards import guards
 from commands.show import print_json, say, table
 from embedded.errors import EmbeddedError
 from embedded.stack import Addresses, running
@@ -31,11 +33,23 @@ class Finding:
         what: Its name.
         value: How it is configured; never a secret.
         problem: What is wrong with it, or None.
+        warning: What is likely not meant, but works.
     """
 
     what: str
     value: str
     problem: str | None = None
+    warning: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """One character for a person."""
+        return "✗" if self.problem else "!" if self.warning else "✓"
+
+    @property
+    def said(self) -> str:
+        """The worst that is to say."""
+        return self.problem or self.warning or self.value
 
 
 async def migrate(settings: Settings, console: Console) -> None:
@@ -57,16 +71,13 @@ async def check(settings: Settings, *, as_json: bool) -> bool:
             {
                 "ok": not any(finding.problem for finding in findings),
                 "findings": [
-                    {"what": finding.what, "value": finding.value, "problem": finding.problem}
-                    for finding in findings
+                    {"what": each.what, "value": each.value, "problem": each.problem, "warning": each.warning}
+                    for each in findings
                 ],
             }
         )
     else:
-        rows = [
-            ("✗" if finding.problem else "✓", finding.what, finding.problem or finding.value)
-            for finding in findings
-        ]
+        rows = [(finding.mark, finding.what, finding.said) for finding in findings]
         Console().print(table("Check", ["", "what", ""], rows))
     return not any(finding.problem for finding in findings)
 
@@ -76,6 +87,11 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     yield folder
     for finding in _app(settings):
         yield finding
+    yield _encryption(settings)
+    if settings.metrics is not None:
+        yield Finding("metrics", str(settings.metrics))
+    if settings.version is not None:
+        yield Finding("version", settings.version.to_canonical_string())
     yield await _temporal(settings, addresses)
     async for finding in _database(settings, addresses):
         yield finding
@@ -103,7 +119,26 @@ def _app(settings: Settings) -> list[Finding]:
     if problems:
         return [Finding("app", settings.app, problem) for problem in problems]
     playbooks = ", ".join(key for key, _ in declared.playbooks) or "none"
-    return [Finding("app", f"{settings.app}; playbooks: {playbooks}")]
+    return [Finding("app", f"{settings.app}; playbooks: {playbooks}"), *_processors(settings, declared)]
+
+
+def _processors(settings: Settings, declared: App) -> list[Finding]:
+    found = list(guards(declared.resolve(settings.environ)))
+    if not found:
+        return [Finding("processors", "none")]
+    return [Finding(f"processor {guard.id}", guard.description, warning=guard.warning) for guard in found]
+
+
+def _encryption(settings: Settings) -> Finding:
+    keys = settings.codec_keys
+    if keys is None:
+        return Finding("encryption", "off: Temporal stores what runs are given as it is")
+    first, *others = keys.ids
+    value = f"on, with key {first}" + (f"; decrypts {', '.join(others)} too" if others else "")
+    if settings.codec_plaintext == "refuse":
+        return Finding("encryption", value)
+    warning = f"{value}; plain text is accepted, which is for the time of the change alone"
+    return Finding("encryption", value, warning=warning)
 
 
 async def _temporal(settings: Settings, addresses: Addresses) -> Finding:

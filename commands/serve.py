@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 
 from rich.console import Console
 
+from classifier.app import ResolvedApp
+from classifier.errors import ConfigurationError
+from classifier.temporal.leaving import Leaving
+from commands.guards import guards
+from commands.housekeeping import housekeeping
 from commands.show import say
-from worker import Settings, app_of, opened, working
+from worker import GRACE, Settings, app_of, opened, working
+
+STOPPING = f"stopping; calls in flight have {GRACE.seconds} s, being told again cuts them off"
 
 
 async def up(settings: Settings, console: Console) -> None:
@@ -21,46 +28,107 @@ async def up(settings: Settings, console: Console) -> None:
         ConfigurationError: The app cannot start.
     """
     declared = app_of(settings)
-    async with opened(settings, alone=True) as service, working(service, declared):
+    async with (
+        stoppable() as stop,
+        opened(settings, alone=True, measured=True) as service,
+        working(service, declared, leaving=stop.leaving) as app,
+        housekeeping(service, stop.leaving),
+    ):
+        _say_guards(console, app)
         say(console, f"running in {settings.home}")
         if service.addresses.temporal_ui:
             say(console, f"Temporal UI  {service.addresses.temporal_ui}")
         say(console, f"task queue   {settings.task_queue}")
         say(console, "stop with Ctrl-C")
-        await _until_stopped(service.watch())
+        await stop.asked_for(service.watch())
+        say(console, STOPPING)
 
 
 async def worker(settings: Settings, console: Console) -> None:
     """A worker, until SIGTERM or Ctrl-C; calls in flight finish first.
 
     Raises:
-        ConfigurationError: The app cannot start.
+        ConfigurationError: The app cannot start, or there is no version to promote.
     """
+    if settings.promote is not None and settings.version is None:
+        raise ConfigurationError(
+            "promoting needs a version: set CLASSIFIER_DEPLOYMENT and CLASSIFIER_BUILD_ID"
+        )
     declared = app_of(settings)
-    async with opened(settings) as service, working(service, declared):
+    async with (
+        stoppable() as stop,
+        opened(settings, measured=True) as service,
+        working(service, declared, leaving=stop.leaving) as app,
+        housekeeping(service, stop.leaving),
+    ):
+        _say_guards(console, app)
         say(console, f"worker polls {settings.task_queue}; stop with Ctrl-C")
-        await _until_stopped(service.watch())
+        await stop.asked_for(service.watch())
+        say(console, STOPPING)
 
 
-async def _until_stopped(watching: Coroutine[None, None, None]) -> None:
-    stopped = asyncio.Event()
-    with _signals(stopped):
-        watch = asyncio.create_task(watching)
-        stop = asyncio.create_task(stopped.wait())
-        done, pending = await asyncio.wait({watch, stop}, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        if watch in done:
-            watch.result()
+def _say_guards(console: Console, app: ResolvedApp) -> None:
+    for guard in guards(app):
+        say(console, f"processor {guard.id}: {guard.description}")
+        if guard.warning:
+            say(console, f"warning: {guard.warning}")
+
+
+class _Stop:
+    """What signals ask for: first to stop when calls in flight have ended, then to stop at once."""
+
+    def __init__(self) -> None:
+        self.leaving = Leaving()
+        self.asked = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._main = asyncio.current_task()
+
+    def signalled(self) -> None:
+        """A signal came."""
+        if self.asked:
+            self.leaving.leave()
+        elif self._waiting is not None:
+            self._waiting.cancel()
+        elif self._main is not None:  # it is still starting
+            self._main.cancel()
+        self.asked = True
+
+    def forget(self) -> None:
+        """The cancel has done its work."""
+        if self._main is not None:
+            self._main.uncancel()
+
+    async def asked_for(self, watching: Coroutine[None, None, None]) -> None:
+        """Returns when a signal comes; raises what `watching` raises."""
+        self._waiting = asyncio.ensure_future(watching)
+        try:
+            await asyncio.wait({self._waiting})
+            if not self.asked:
+                await self._waiting
+        finally:
+            self._waiting.cancel()
+
+
+@contextlib.asynccontextmanager
+async def stoppable() -> AsyncGenerator[_Stop]:
+    """Takes signals until everything inside is closed; being told to stop is no error."""
+    stop = _Stop()
+    with _signals(stop):
+        try:
+            yield stop
+        except asyncio.CancelledError:
+            if not stop.asked:
+                raise
+            stop.forget()
 
 
 @contextlib.contextmanager
-def _signals(stopped: asyncio.Event) -> Generator[None]:
+def _signals(stop: _Stop) -> Generator[None]:
     loop = asyncio.get_running_loop()
     caught = [signal.SIGINT, signal.SIGTERM]
     try:
         for number in caught:
-            loop.add_signal_handler(number, stopped.set)
+            loop.add_signal_handler(number, stop.signalled)
     except NotImplementedError:  # Windows has no such handlers; Ctrl-C cancels the main task there
         caught = []
     try:

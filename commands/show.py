@@ -100,9 +100,10 @@ def said(answer: Answer) -> str:
 class ProgressLines:
     """Progress where there is no terminal: a line every two seconds, on standard error."""
 
-    def __init__(self, console: Console, total: int | None) -> None:
+    def __init__(self, console: Console, total: int | None, what: str = "events") -> None:
         self._console = console
         self._total = total
+        self._what = what
         self._done = 0
         self._last = time.monotonic()
 
@@ -111,24 +112,24 @@ class ProgressLines:
         self._done += done
         if time.monotonic() - self._last >= PLAIN_EVERY or self._done == self._total:
             self._last = time.monotonic()
-            say(self._console, f"{self._done} of {self._total or '?'} events done")
+            say(self._console, f"{self._done} of {self._total or '?'} {self._what} done")
 
 
 class _Bar:
-    def __init__(self, progress: Progress, total: int | None) -> None:
+    def __init__(self, progress: Progress, total: int | None, what: str) -> None:
         self._progress = progress
-        self._task = progress.add_task("events", total=total)
+        self._task = progress.add_task(what, total=total)
 
     def advance(self, done: int) -> None:
         self._progress.advance(self._task, done)
 
 
 @contextlib.contextmanager
-def progress(console: Console, total: int | None) -> Generator[ProgressLines | _Bar]:
+def progress(console: Console, total: int | None, *, what: str = "events") -> Generator[ProgressLines | _Bar]:
     """A bar on a terminal, plain lines elsewhere."""
     if not console.is_terminal:
-        yield ProgressLines(console, total)
+        yield ProgressLines(console, total, what)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as shown:
-        yield _Bar(shown, total)
+        yield _Bar(shown, total, what)

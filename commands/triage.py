@@ -7,25 +7,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Protocol
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from classifier.audit.history import History, Settled
+from classifier.audit.history import History
+from classifier.audit.waiting import Settled
 from classifier.errors import ClassifierError
 from classifier.values import JSON
 from commands.reading import batches
 from workflows.events import Incoming, Rejected, StateOf, read_event
-from workflows.intake import Intake
-from workflows.messages import STATUS, TriageStatus
+from workflows.intake import Intake, Started
 
 BATCH = 50
 IN_FLIGHT = 300
 POLL = 0.2
 STALLED_AFTER = 15.0
-QUERY_TIMEOUT = timedelta(seconds=5)
 
 
 class RunsEndedError(ClassifierError):
@@ -152,15 +150,16 @@ class TriageRun:
                 yield read
 
     async def _accept(self, incoming: list[Incoming]) -> None:
-        repeats: list[str] = []
+        repeats: list[Started] = []
         for started in await self._intake.accept(incoming):
             if started.kind == "new":
                 self.summary.started += 1
                 self._open.add(started.workflow_id)
             else:
-                repeats.append(started.workflow_id)
+                repeats.append(started)
         self.summary.repeats += len(repeats)
-        unfinished = await self._unfinished(set(repeats) - self._open)
+        alone = {started.workflow_id for started in repeats if not started.gathered}
+        unfinished = await self._unfinished(alone - self._open)
         self.summary.resumed += len(unfinished)
         self._open |= unfinished
         self._progress.advance(len(repeats) - len(unfinished))
@@ -213,20 +212,6 @@ class TriageRun:
         lost = [run for run, status in zip(followed, described, strict=True) if status not in good]
         if lost:
             raise RunsEndedError(f"{len(lost)} runs ended without a delivery, the first is {lost[0]}")
-        await asyncio.gather(*(self._look_for_review(run) for run in followed))
-
-    async def _look_for_review(self, workflow_id: str) -> None:
-        """A delivery that was refused for good sends an event to a person, and only its run knows."""
-        handle = self._client.get_workflow_handle(workflow_id)
-        try:
-            status = await handle.query(STATUS, result_type=TriageStatus, rpc_timeout=QUERY_TIMEOUT)
-        except RPCError:  # nobody works on it just now; the next look may find somebody
-            return
-        if status.state == "review":
-            self.summary.reviews += 1
-            self.summary.reasons.update(status.reasons)
-            self._open.discard(workflow_id)
-            self._progress.advance(1)
 
 
 def _is_settled(where: Settled) -> bool:

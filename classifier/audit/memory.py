@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from classifier.audit.query import DecisionQuery
-from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.decision import Decision
 from classifier.errors import DecisionMismatch
+from classifier.values import JSON
 
 
 class MemoryStore:
@@ -63,6 +64,12 @@ class MemoryStore:
     async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
         """The already accepted ones among `events`."""
         return {event: self._accepted[event] for event in events if event in self._accepted}
+
+    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
+        """The body of the newest event of this kind that happened to this workflow."""
+        place = (tenant, workflow_id, kind)
+        found = [e for e in self.history.values() if (e.tenant, e.workflow_id, e.kind) == place]
+        return max(found, key=lambda event: event.at).body if found else None
 
     def matching(self, query: DecisionQuery) -> list[Decision]:
         """The decisions that `query` asks for, newest first."""

@@ -6,38 +6,52 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from classifier.audit.batching import Batcher
+from classifier.audit.contents import KEEP_ALL, ContentPolicy
 from classifier.audit.engine import create_engine, is_about_data, set_tenant, sqlstate, store_errors
-from classifier.audit.escape import bounded, dumps, encode, escape, escape_optional, unescape
+from classifier.audit.escape import bounded, decode, dumps, escape, escape_optional, unescape
 from classifier.audit.inserts import (
     INSERT_ACCEPTED,
     INSERT_DECISIONS,
     INSERT_EVENTS,
     INSERT_QUARANTINE,
+    SELECT_ERASED,
     parameters,
     quarantined,
     released,
 )
-from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
-from classifier.audit.rows import Row, Rows, decision_of, keyed_hash, rows_of, utc
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
+from classifier.audit.rows import (
+    Row,
+    Rows,
+    accepted_row,
+    decision_of,
+    event_row,
+    keyed_hash,
+    rows_of,
+    utc,
+)
 from classifier.audit.sql import SELECT_DECISIONS
-from classifier.audit.tables import accepted_events, decisions, quarantine
+from classifier.audit.tables import accepted_events, decisions, history_events, quarantine
 from classifier.decision import Decision
 from classifier.errors import ConfigurationError, DecisionMismatch, StoreError
+from classifier.values import JSON
 
 _ROWS_AT_ONCE = 500
 _CHARACTERS_AT_ONCE = 16_000_000
 _WRITERS = 2
 
 _Key: TypeAlias = tuple[datetime, uuid.UUID]
+_Made: TypeAlias = tuple[Decision, Rows]
 
 
 class PostgresStore:
@@ -51,15 +65,23 @@ class PostgresStore:
         hash_key: Keys the hashes of states and persons; the same in every process, and kept.
         pool_size: Connections at most; further calls wait.
         timeout: Seconds after which a call raises `StoreUnavailable`.
+        contents: How much of the decisions' content is kept.
     """
 
     def __init__(
-        self, database_url: str, *, hash_key: bytes, pool_size: int = 5, timeout: float = 10.0
+        self,
+        database_url: str,
+        *,
+        hash_key: bytes,
+        pool_size: int = 5,
+        timeout: float = 10.0,
+        contents: ContentPolicy = KEEP_ALL,
     ) -> None:
         if not hash_key:
             raise ConfigurationError("the audit store needs a key for its hashes")
         self._hash_key = hash_key
         self._timeout = timeout
+        self._contents = contents
         self._engine = create_engine(
             database_url, role="classifier_writer", timeout=timeout, pool_size=pool_size
         )
@@ -100,20 +122,28 @@ class PostgresStore:
             DecisionMismatch: An id is taken by a decision of another processor, phase or state.
             StoreUnavailable: The store did not answer in time; some may be stored, calling again is safe.
         """
+        made = await self._rows_of(decisions)
         async with store_errors("recording decisions"), asyncio.timeout(self._timeout):
-            results = await self._decisions.submit(decisions)
+            results = await self._decisions.submit(made)
         for result in results:
             if isinstance(result, StoreError):
                 raise result
         return [result for result in results if isinstance(result, Decision)]
 
     async def record_events(self, events: Sequence[HistoryEvent]) -> None:
-        """Stores each event unless its id is taken; errors as for `record`."""
+        """Stores each event unless its id is taken.
+
+        Events have no quarantine: one that PostgreSQL refuses fails its own call, and no other.
+
+        Raises:
+            StoreError: PostgreSQL refuses the values of one of them; the others are stored.
+            StoreUnavailable: The store did not answer in time; some may be stored, calling again is safe.
+        """
         async with store_errors("recording events"), asyncio.timeout(self._timeout):
             _raise_first(await self._events.submit(events))
 
     async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
-        """Remembers which run each source event got; the first one stays. Errors as for `record`."""
+        """Remembers which run each source event got; the first one stays. Errors as for `record_events`."""
         async with store_errors("accepting events"), asyncio.timeout(self._timeout):
             _raise_first(await self._acceptances.submit(accepted))
 
@@ -130,6 +160,24 @@ class PostgresStore:
                         found[event] = _accepted_of(event, dict(row))
         return found
 
+    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
+        """The body of the newest event of this kind that happened to this workflow; errors as for `find`."""
+        events = history_events.c
+        select = (
+            sa.select(events.body)
+            .where(
+                events.tenant == escape(tenant),
+                events.workflow_id == escape(workflow_id),
+                events.kind == kind,
+            )
+            .order_by(events.at.desc(), events.event_id)
+            .limit(1)
+        )
+        async with self._transaction("looking events up") as connection:
+            await set_tenant(connection, escape(tenant))
+            body = (await connection.execute(select)).scalar()
+        return None if body is None else cast("Mapping[str, JSON]", decode(body))
+
     @asynccontextmanager
     async def _transaction(self, what: str) -> AsyncGenerator[AsyncConnection]:
         async with (
@@ -139,24 +187,32 @@ class PostgresStore:
         ):
             yield connection
 
-    async def _flush(self, batch: Sequence[Decision]) -> Sequence[Decision | StoreError]:
+    async def _rows_of(self, decisions: Sequence[Decision]) -> list[_Made]:
+        def make() -> list[_Made]:
+            return [(one, rows_of(one, self._hash_key, self._contents)) for one in decisions]
+
+        # A redactor may take its time, and has all of it.
+        return make() if self._contents.redact is None else await asyncio.to_thread(make)
+
+    async def _flush(self, batch: Sequence[_Made]) -> Sequence[Decision | StoreError]:
         try:
             async with store_errors("recording decisions"), asyncio.timeout(self._timeout):
                 return await self._write(batch)
         except StoreError as error:
             return [error] * len(batch)
 
-    async def _write(self, batch: Sequence[Decision]) -> list[Decision | StoreError]:
+    async def _write(self, batch: Sequence[_Made]) -> list[Decision | StoreError]:
         first: dict[_Key, Decision] = {}
-        for decision in batch:
+        rows: dict[_Key, Rows] = {}
+        for decision, made in batch:
             first.setdefault(_key(decision), decision)
-        rows = {key: rows_of(decision, self._hash_key) for key, decision in first.items()}
+            rows.setdefault(_key(decision), made)
         new: set[_Key] = set()
         # In one order everywhere, so that no two processes wait for each other's rows.
         for chunk in _chunks(sorted(rows.values(), key=_order)):
             new |= await self._insert(chunk)
         stored = await self._taken(rows, new)
-        return [self._settled(decision, first, new, rows, stored) for decision in batch]
+        return [self._settled(decision, first, new, rows, stored) for decision, _ in batch]
 
     def _settled(
         self,
@@ -223,29 +279,47 @@ class PostgresStore:
             # Refused before, or refused now: with the row in neither place it is new.
             if await _fetch(connection, unescape(_tenant(rows)), [_row_key(rows)]):
                 return set()
+            about = {"subject": rows.decision["subject"], "decided_at": _row_key(rows)[0]}
+            if (await connection.execute(SELECT_ERASED, about)).first() is not None:
+                rows = replace(rows, contents={})
             inserted = await connection.execute(INSERT_QUARANTINE, quarantined(rows, refusal))
             return {_row_key(rows)} if inserted.first() is not None else set()
 
     async def _flush_events(self, batch: Sequence[HistoryEvent]) -> Sequence[StoreError | None]:
-        return await self._flush_rows(INSERT_EVENTS, [_event_row(event) for event in batch])
+        return await self._flush_rows(INSERT_EVENTS, [event_row(event, self._contents) for event in batch])
 
     async def _flush_acceptances(self, batch: Sequence[AcceptedEvent]) -> Sequence[StoreError | None]:
-        return await self._flush_rows(INSERT_ACCEPTED, [_accepted_row(item) for item in batch])
+        return await self._flush_rows(INSERT_ACCEPTED, [accepted_row(item) for item in batch])
 
     async def _flush_rows(self, statement: sa.TextClause, rows: list[Row]) -> Sequence[StoreError | None]:
         try:
             async with store_errors("recording events"), asyncio.timeout(self._timeout):
-                await self._insert_by_tenant(statement, rows)
+                refused = await self._insert_rows(statement, sorted(enumerate(rows), key=_event_order))
         except StoreError as error:
             return [error] * len(rows)
-        return [None] * len(rows)
+        return [refused.get(place) for place in range(len(rows))]
 
-    async def _insert_by_tenant(self, statement: sa.TextClause, rows: Iterable[Row]) -> None:
-        ordered = sorted(rows, key=lambda row: (row["tenant"], row["event_id"]))
-        async with self._engine.begin() as connection:
-            for tenant, group in groupby(ordered, key=lambda row: str(row["tenant"])):
-                await set_tenant(connection, tenant)
-                await connection.execute(statement, {"rows": dumps(list(group))})
+    async def _insert_rows(
+        self, statement: sa.TextClause, rows: Sequence[tuple[int, Row]]
+    ) -> dict[int, StoreError]:
+        """Stores what it can, halving the batch around what is refused; the errors, by place."""
+        try:
+            async with self._engine.begin() as connection:
+                for tenant, group in groupby(rows, key=lambda item: str(item[1]["tenant"])):
+                    await set_tenant(connection, tenant)
+                    await connection.execute(statement, {"rows": dumps([row for _, row in group])})
+        except DBAPIError as error:
+            if not is_about_data(error):
+                raise
+            refusal = StoreError(f"recording events: PostgreSQL refuses the values ({sqlstate(error)})")
+        else:
+            return {}
+        if len(rows) == 1:
+            return {rows[0][0]: refusal}
+        half = len(rows) // 2
+        return await self._insert_rows(statement, rows[:half]) | await self._insert_rows(
+            statement, rows[half:]
+        )
 
 
 def _raise_first(results: Iterable[StoreError | None]) -> None:
@@ -281,7 +355,7 @@ def _chunks(rows: Iterable[Rows]) -> Iterable[list[Rows]]:
     chunk: list[Rows] = []
     size = 0
     for item in rows:
-        characters = len(item.contents["state"]) + len(item.contents["original"] or "")
+        characters = len(item.contents["state"] or "") + len(item.contents["original"] or "")
         if chunk and size + characters > _CHARACTERS_AT_ONCE:
             yield chunk
             chunk, size = [], 0
@@ -307,29 +381,8 @@ def _row_key(rows: Rows) -> _Key:
     return datetime.fromisoformat(rows.decision["decided_at"]), uuid.UUID(rows.decision["decision_id"])
 
 
-def _event_row(event: HistoryEvent) -> Row:
-    return {
-        "event_id": str(event.event_id),
-        "at": utc(event.at).isoformat(),
-        "tenant": escape(event.tenant),
-        "kind": event.kind,
-        "workflow_id": escape(event.workflow_id),
-        "run_id": escape(event.run_id),
-        "decision_id": None if event.decision_id is None else str(event.decision_id),
-        "actor": escape_optional(event.actor),
-        "body": encode(event.body),
-    }
-
-
-def _accepted_row(item: AcceptedEvent) -> Row:
-    return {
-        "tenant": escape(item.event.tenant),
-        "source": bounded(item.event.source),
-        "event_id": bounded(item.event.id),
-        "workflow_id": escape(item.workflow_id),
-        "run_id": escape(item.run_id),
-        "accepted_at": utc(item.accepted_at).isoformat(),
-    }
+def _event_order(item: tuple[int, Row]) -> tuple[str, str]:
+    return item[1]["tenant"], item[1]["event_id"]
 
 
 def _accepted_of(event: SourceEvent, row: Row) -> AcceptedEvent:

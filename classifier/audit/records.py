@@ -10,7 +10,24 @@ from typing import Literal, TypeAlias
 
 from classifier.values import JSON, canonical_json
 
-EventKind: TypeAlias = Literal["review", "delivery", "stop", "erasure", "seal"]
+EventKind: TypeAlias = Literal[
+    "review_requested",
+    "review",
+    "delivery",
+    "stop",
+    "erasure",
+    "retention",
+    "hold",
+    "seal",
+    "applied",
+    "stale",
+    "loop",
+    "approval",
+    "label",
+]
+
+ERASABLE = frozenset({"reason"})
+"""What people write in their own words: under these keys of a body, and kept where it can be erased."""
 
 _NAMESPACE = uuid.UUID("5a2f1c1e-0d3b-5d55-8a41-2f0f6f4c9d02")
 
@@ -28,7 +45,7 @@ class HistoryEvent:
         run_id: Its run id.
         decision_id: The decision it is about, where there is one.
         actor: Who did it: a person's name for a review, a destination for a delivery.
-        body: The facts, as JSON; never content.
+        body: The facts, as JSON; never content, but under the keys in `ERASABLE`.
     """
 
     event_id: uuid.UUID

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from classifier.answers import Answer, Refusal, answers_from_json, answers_to_json
+from classifier.audit.contents import KEEP_ALL, ContentPolicy, Kept
 from classifier.audit.escape import (
+    bounded,
     decode,
     dumps,
     encode,
@@ -26,6 +28,7 @@ from classifier.audit.escape import (
     unescape_optional,
 )
 from classifier.audit.query import number_of, reason_text
+from classifier.audit.records import ERASABLE, AcceptedEvent, HistoryEvent
 from classifier.decision import Branch, Coordinates, Decision, DecisionFailure, Ids, Tripwire
 from classifier.result import Truncation, Usage
 from classifier.values import JSON, State, canonical_json
@@ -33,12 +36,12 @@ from classifier.values import JSON, State, canonical_json
 Row = dict[str, Any]
 
 ERASED: State = ""
-"""The state of a decision whose content was erased."""
+"""The state of a decision whose content was erased or not kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one decision is in each of its three tables; values are JSON."""
+    """What one decision is in each of its three tables; values are JSON. Erased contents are empty."""
 
     decision: Row
     contents: Row
@@ -57,15 +60,23 @@ def keyed_hash(key: bytes, value: JSON) -> str:
     return hmac.new(key, canonical_json(encode(value)), hashlib.sha256).hexdigest()
 
 
-def rows_of(decision: Decision, hash_key: bytes) -> Rows:
-    """The rows of a decision."""
+def subject_of(key: bytes, tenant: str, resource: str) -> str:
+    """The pseudonym of a person: the same for the same key, and no way back."""
+    return keyed_hash(key, [tenant, resource])
+
+
+def rows_of(decision: Decision, hash_key: bytes, contents: ContentPolicy = KEEP_ALL) -> Rows:
+    """The rows of a decision, with as much of its content as is to be kept."""
+    kept = contents.kept(decision)
     identity = {
         "decision_id": str(decision.decision_id),
         "decided_at": utc(decision.decided_at).isoformat(),
         "tenant": escape(decision.tenant),
     }
-    facts = identity | _where(decision) | _what(decision) | _model(decision) | _derived(decision, hash_key)
-    return Rows(facts, identity | _contents(decision), _answer_rows(identity, decision.answers or {}))
+    facts: Row = identity | _where(decision) | _what(decision) | _model(decision)
+    facts |= _derived(decision, hash_key)
+    facts["metadata"] = encode({**decision.metadata, **kept.note})
+    return Rows(facts, identity | _contents(decision, kept), _answer_rows(identity, decision.answers or {}))
 
 
 def _where(decision: Decision) -> Row:
@@ -105,7 +116,6 @@ def _what(decision: Decision) -> Row:
         "policy_version": escape_optional(decision.policy_version),
         "warnings": encode(decision.warnings),
         "normalised": encode(decision.normalised),
-        "metadata": encode(decision.metadata),
     }
 
 
@@ -134,17 +144,46 @@ def _derived(decision: Decision, hash_key: bytes) -> Row:
         "reason_text": escape_optional(reason_text(decision)),
         "state_hash": keyed_hash(hash_key, decision.state),
         "state_length": len(_state_text(decision.state)),
-        "subject": None if resource is None else keyed_hash(hash_key, [decision.tenant, resource]),
+        "subject": None if resource is None else subject_of(hash_key, decision.tenant, resource),
     }
 
 
-def _contents(decision: Decision) -> Row:
+def _contents(decision: Decision, kept: Kept) -> Row:
     return {
         "resource_id": escape_optional(decision.ids.resource),
-        "state": _state_text(decision.state),
-        "state_is_json": not isinstance(decision.state, str),
-        "request_context": encode(decision.request_context),
-        "original": escape_optional(decision.original),
+        "state": None if kept.state is None else _state_text(kept.state),
+        "state_is_json": not isinstance(kept.state, str | None),
+        "request_context": encode(kept.request_context),
+        "original": escape_optional(kept.original),
+    }
+
+
+def event_row(event: HistoryEvent, contents: ContentPolicy = KEEP_ALL) -> Row:
+    """The row of an event, with what people wrote apart from the facts."""
+    content = {key: event.body[key] for key in event.body.keys() & ERASABLE}
+    return {
+        "event_id": str(event.event_id),
+        "at": utc(event.at).isoformat(),
+        "tenant": escape(event.tenant),
+        "kind": event.kind,
+        "workflow_id": escape(event.workflow_id),
+        "run_id": escape(event.run_id),
+        "decision_id": None if event.decision_id is None else str(event.decision_id),
+        "actor": escape_optional(event.actor),
+        "body": encode({key: value for key, value in event.body.items() if key not in content}),
+        "content": encode(contents.kept_of_event(content)) if content else None,
+    }
+
+
+def accepted_row(item: AcceptedEvent) -> Row:
+    """The row of an accepted event."""
+    return {
+        "tenant": escape(item.event.tenant),
+        "source": bounded(item.event.source),
+        "event_id": bounded(item.event.id),
+        "workflow_id": escape(item.workflow_id),
+        "run_id": escape(item.run_id),
+        "accepted_at": utc(item.accepted_at).isoformat(),
     }
 
 

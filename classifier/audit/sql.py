@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVarTuple
 
 import sqlalchemy as sa
 
@@ -16,7 +17,7 @@ _CONTENTS = [
     decision_contents.c[name]
     for name in ("resource_id", "state", "state_is_json", "request_context", "original")
 ]
-_JOINED = decisions.outerjoin(
+JOINED = decisions.outerjoin(
     decision_contents,
     sa.and_(
         decision_contents.c.decision_id == decisions.c.decision_id,
@@ -25,7 +26,17 @@ _JOINED = decisions.outerjoin(
 )
 _COMPARE: dict[Operator, str] = {"=": "=", "!=": "<>", ">=": ">=", ">": ">", "<=": "<=", "<": "<"}
 
-SELECT_DECISIONS = sa.select(*_FACTS, *_CONTENTS).select_from(_JOINED)
+_NARROW = ("thread", "resource", "message", "trace", "workflow", "run")
+"""Filters that leave few decisions."""
+
+MODEL_OF = sa.case(
+    (decisions.c.resolved_model.is_not(None), decisions.c.resolved_model), else_=decisions.c.requested_model
+)
+"""`model_of` of a decision, spelled as its index is."""
+
+Ts = TypeVarTuple("Ts")
+
+SELECT_DECISIONS = sa.select(*_FACTS, *_CONTENTS).select_from(JOINED)
 """Everything `classifier.audit.rows.decision_of` reads; contents that were erased are NULL."""
 
 NEWEST_FIRST = (decisions.c.decided_at.desc(), decisions.c.decision_id.desc())
@@ -33,23 +44,80 @@ NEWEST_FIRST = (decisions.c.decided_at.desc(), decisions.c.decision_id.desc())
 
 def conditions(query: DecisionQuery) -> list[sa.ColumnElement[bool]]:
     """What holds for exactly the rows whose decision `query` matches."""
-    return [*_times(query), *_equalities(query), *_flags(query), *_answers(query)]
+    return [*_times(query, decisions.c.decided_at), *_equalities(query), *_flags(query), *_answers(query)]
+
+
+def newest(
+    select: sa.Select[*Ts], query: DecisionQuery, limit: int, position: Position | None
+) -> sa.Select[*Ts]:
+    """The rows of `select`, over `JOINED`, that `query` asks for: newest first, those after `position`.
+
+    The planner takes the two columns that join answers with decisions for independent and so expects one row
+    where there are thousands. Conditions on answers are therefore applied by walking through the answers, by
+    time or by value as it sees fit, and not by a join; unless an id leaves few decisions to look at anyway.
+    """
+    if query.answers and all(getattr(query, name) is None for name in _NARROW):
+        keys = _keys_by_answer(query, limit, position).subquery("keys")
+        select = select.where(
+            decisions.c.tenant == escape(query.tenant),
+            decisions.c.decision_id == keys.c.decision_id,
+            decisions.c.decided_at == keys.c.decided_at,
+        )
+    else:
+        select = select.where(*conditions(query))
+        if position is not None:
+            select = select.where(after(position))
+    return select.order_by(*NEWEST_FIRST).limit(limit)
+
+
+def _keys_by_answer(
+    query: DecisionQuery, limit: int, position: Position | None
+) -> sa.Select[*tuple[Any, ...]]:
+    answer = decision_answers.alias()
+    first, *others = query.answers
+    found = answer.c
+    select = (
+        sa.select(found.decided_at, found.decision_id)
+        .where(*_answered(answer, query.tenant, first), *_times(query, found.decided_at))
+        .order_by(found.decided_at.desc(), found.decision_id.desc())
+        .limit(limit)
+    )
+    if position is not None:
+        select = select.where(_after(answer, position))
+    rest = replace(query, answers=tuple(others), since=None, until=None)
+    if rest == DecisionQuery(tenant=query.tenant):
+        return select
+    holds = (
+        sa.select(sa.true())
+        .select_from(decisions)
+        .where(
+            decisions.c.decision_id == found.decision_id,
+            decisions.c.decided_at == found.decided_at,
+            *conditions(rest),
+        )
+        .correlate(answer)
+    )
+    return select.where(holds.scalar_subquery())
 
 
 def after(position: Position) -> sa.ColumnElement[bool]:
     """What holds for the rows that follow `position`, newest first."""
-    place = sa.tuple_(decisions.c.decided_at, decisions.c.decision_id)
+    return _after(decisions, position)
+
+
+def _after(table: sa.FromClause, position: Position) -> sa.ColumnElement[bool]:
+    place = sa.tuple_(table.c.decided_at, table.c.decision_id)
     return place < sa.tuple_(
         sa.literal(position.decided_at, decisions.c.decided_at.type),
         sa.literal(position.decision_id, decisions.c.decision_id.type),
     )
 
 
-def _times(query: DecisionQuery) -> Iterator[sa.ColumnElement[bool]]:
+def _times(query: DecisionQuery, decided_at: sa.ColumnElement[Any]) -> Iterator[sa.ColumnElement[bool]]:
     if query.since is not None:
-        yield decisions.c.decided_at >= query.since
+        yield decided_at >= query.since
     if query.until is not None:
-        yield decisions.c.decided_at < query.until
+        yield decided_at < query.until
 
 
 def _equalities(query: DecisionQuery) -> Iterator[sa.ColumnElement[bool]]:
@@ -78,9 +146,8 @@ def _equalities(query: DecisionQuery) -> Iterator[sa.ColumnElement[bool]]:
     if query.resource is not None:
         yield _resource(query)
     if query.model is not None:
-        wanted = escape(query.model)
-        unnamed = sa.and_(facts.resolved_model.is_(None), facts.requested_model == wanted)
-        yield sa.or_(facts.resolved_model == wanted, unnamed)
+        model = MODEL_OF
+        yield model == escape(query.model)
 
 
 def _resource(query: DecisionQuery) -> sa.ColumnElement[bool]:
@@ -109,15 +176,17 @@ def _answers(query: DecisionQuery) -> Iterator[sa.ColumnElement[bool]]:
     for condition in query.answers:
         answer = decision_answers.alias()
         yield sa.exists().where(
-            answer.c.tenant == escape(query.tenant),
-            answer.c.question == escape(condition.question),
-            *_value(answer, condition),
+            *_answered(answer, query.tenant, condition),
             answer.c.decision_id == decisions.c.decision_id,
             answer.c.decided_at == decisions.c.decided_at,
         )
 
 
-def _value(answer: sa.FromClause, condition: AnswerCondition) -> Iterator[sa.ColumnElement[bool]]:
+def _answered(
+    answer: sa.FromClause, tenant: str, condition: AnswerCondition
+) -> Iterator[sa.ColumnElement[bool]]:
+    yield answer.c.tenant == escape(tenant)
+    yield answer.c.question == escape(condition.question)
     compare = _COMPARE[condition.operator]
     if isinstance(condition.value, str):
         yield answer.c.choice.is_not(None)

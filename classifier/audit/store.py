@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.decision import Decision
+from classifier.values import JSON
 
 
 class DecisionStore(Protocol):
@@ -53,6 +54,10 @@ class EventStore(Protocol):
 
     async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
         """The already accepted ones among `events`."""
+        ...
+
+    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
+        """The body of the newest event of this kind that happened to this workflow; errors as for `find`."""
         ...
 
 

@@ -199,7 +199,7 @@ async def test_sec_o05_no_read_crosses_tenants(postgres_store: PostgresStore, hi
     assert await history.get("acme", theirs[0].decision_id) is None
     assert await history.events("acme", "w") == ()
     assert not (await history.settled("acme", ["w"]))["w"].delivered
-    assert await history.open_reviews("acme") == (ours,)
+    assert [one.decision for one in await history.open_reviews("acme")] == [ours]
 
 
 @pytest.mark.parametrize("role", ["classifier_writer", "classifier_reader", "classifier_owner"])
@@ -243,7 +243,7 @@ async def test_runs_are_delivered_reviewed_or_waiting(
     assert (found["w1"].delivered, found["w1"].waiting, found["w1"].route) == (True, False, "cards")
     assert (found["w2"].waiting, found["w2"].reasons) == (True, ("low_probability:topic",))
     assert (found["w3"].reviewed, found["w3"].waiting, found["w3"].route) == (True, False, "fraud")
-    assert [one.coordinates.workflow_id for one in await history.open_reviews("acme")] == ["w2"]
+    assert [one.decision.coordinates.workflow_id for one in await history.open_reviews("acme")] == ["w2"]
     [event] = await history.events("acme", "w3")
     assert (event.actor, event.body) == ("ann\0", {"route": "fraud"})
 

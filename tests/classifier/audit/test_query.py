@@ -21,11 +21,16 @@ from classifier.decision import Decision
 from classifier.errors import ConfigurationError
 from tests.classifier.audit.examples import NOW, decision, decisions, few, moments, probabilities
 
-_SHARED_DATABASE = settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+
+def _over_a_database(max_examples: int) -> settings:
+    """One database for all examples."""
+    return settings(
+        max_examples=max_examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+
 conditions = st.one_of(
     st.builds(
         AnswerCondition,
@@ -82,25 +87,41 @@ async def _walk(history: History, query: DecisionQuery, limit: int) -> list[Deci
     return found
 
 
-@_SHARED_DATABASE
-@given(
-    st.lists(decisions() | decisions("globex"), max_size=12),
-    st.lists(queries, min_size=8, max_size=8),
-)
-async def test_memory_and_sql_agree_and_what_is_read_equals_what_was_written(
-    postgres_store: PostgresStore, history: History, written: list[Decision], asked: Sequence[DecisionQuery]
+_batches = st.lists(decisions() | decisions("globex"), max_size=12)
+_asked = st.lists(queries, min_size=8, max_size=8)
+
+
+async def _agree(
+    store: PostgresStore, history: History, written: list[Decision], asked: Sequence[DecisionQuery]
 ) -> None:
     # The database is shared by all examples, and Hypothesis repeats its ids.
     written = [replace(one, decision_id=uuid.uuid4()) for one in written]
     batch = {one.decision_id for one in written}
     memory = MemoryStore()
     await memory.record(written)
-    await postgres_store.record(written)
+    await store.record(written)
     for query in asked:
         found = [one for one in await _walk(history, query, 7) if one.decision_id in batch]
         assert found == memory.matching(query)
     for one in written:
         assert await history.get(one.tenant, one.decision_id) == one
+
+
+@_over_a_database(max_examples=15)
+@given(_batches, _asked)
+async def test_memory_and_sql_agree_and_what_is_read_equals_what_was_written(
+    postgres_store: PostgresStore, history: History, written: list[Decision], asked: Sequence[DecisionQuery]
+) -> None:
+    await _agree(postgres_store, history, written, asked)
+
+
+@pytest.mark.long
+@_over_a_database(max_examples=200)
+@given(_batches, _asked)
+async def test_memory_and_sql_agree_on_many_more_examples(
+    postgres_store: PostgresStore, history: History, written: list[Decision], asked: Sequence[DecisionQuery]
+) -> None:
+    await _agree(postgres_store, history, written, asked)
 
 
 @pytest.mark.parametrize(

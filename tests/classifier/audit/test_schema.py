@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,7 @@ from classifier.audit.schema import check, current, downgrade, head, upgrade
 from classifier.errors import ConfigurationError, StoreUnavailable
 from tests.classifier.audit.examples import KEY, decision
 from tests.postgres import EMPTY, PostgresServer
-
-MIGRATE = Path(__file__).parent / "migrate.py"
-ROOT = Path(__file__).parents[3]
+from tests.processes import environment, run
 
 
 async def test_the_schema_goes_up_and_down_and_is_what_the_tables_describe(
@@ -44,19 +41,15 @@ async def test_a_difference_from_the_tables_is_named(database_url: str) -> None:
     assert "ix_decisions_newest" in difference
 
 
-@pytest.mark.slow
 async def test_aud_o09_eight_processes_start_at_once_on_an_empty_database(
-    postgres_server: PostgresServer,
+    postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     async with postgres_server.database(EMPTY) as url:
-        processes = [
-            await asyncio.create_subprocess_exec(
-                sys.executable, str(MIGRATE), url, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}
-            )
-            for _ in range(8)
-        ]
-        assert [await process.wait() for process in processes] == [0] * 8
+        environ = environment(tmp_path, DATABASE_URL=url)
+        migrated = await asyncio.gather(*(run("migrate", environ=environ) for _ in range(8)))
+        assert [each.code for each in migrated] == [0] * 8, migrated
         assert await current(url) == head()
+        assert await check(url) == []
 
 
 async def test_nothing_is_wrong_with_a_migrated_database(database_url: str) -> None:

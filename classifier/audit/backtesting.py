@@ -1,0 +1,151 @@
+"""Stored decisions, page by page, through a policy of today.
+
+A page for policies that look at answers alone is one text of JSON, which PostgreSQL makes: taking rows apart
+would cost as much as judging them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from classifier.answers import answers_from_json
+from classifier.audit.escape import decode
+from classifier.audit.query import DecisionQuery, Position
+from classifier.audit.reader import TenantReader
+from classifier.audit.rows import decision_of
+from classifier.audit.sql import JOINED, newest
+from classifier.audit.tables import decision_contents, decisions
+from classifier.backtest import Backtest, BacktestReport, StoredAnswers, WantsMore, branch_text
+
+_PAGE = 2000
+_FACTS = decisions.c
+_LOOKED_AT = (
+    _FACTS.decision_id,
+    _FACTS.outcome,
+    _FACTS.branch_action,
+    _FACTS.branch_route,
+    _FACTS.phase,
+    _FACTS.message_id,
+    _FACTS.answers,
+)
+_SELECT_ANSWERS = sa.select(_FACTS.decided_at, *_LOOKED_AT).select_from(decisions)
+_SELECT_WHOLE = sa.select(
+    *(column for column in _FACTS if column.name not in {"recorded_at", "reason_text"}),
+    decision_contents.c.request_context,
+    decision_contents.c.state.is_(None).label("gone"),
+).select_from(JOINED)
+"""All that a policy can look at; the text is not among it."""
+_ESCAPED = "␛"
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """Decisions, and how they are judged.
+
+    Attributes:
+        last: The place of the last of them.
+        judge: Blocks; raises `WantsMore` where the page does not hold what the policy looks at.
+    """
+
+    last: Position
+    judge: Callable[[Backtest], BacktestReport]
+
+
+class Backtester(TenantReader):
+    """Runs policies over the history, as `TenantReader` says, in memory that does not grow with it."""
+
+    async def run(
+        self,
+        query: DecisionQuery,
+        backtest: Backtest,
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> BacktestReport:
+        """What would become of the decisions that `query` asks for.
+
+        The policy runs in a thread of its own; the database makes the next page meanwhile.
+
+        Args:
+            query: Which decisions.
+            backtest: The policy.
+            progress: Told how many more decisions are done.
+        """
+        report = BacktestReport()
+        whole, place = False, cast("Position | None", None)
+        following = asyncio.create_task(self._page(query, place, whole=whole))
+        try:
+            while (page := await following) is not None:
+                following = asyncio.create_task(self._page(query, page.last, whole=whole))
+                try:
+                    found = await asyncio.to_thread(page.judge, backtest)
+                except WantsMore:
+                    whole = True
+                    await following
+                    following = asyncio.create_task(self._page(query, place, whole=whole))
+                    continue
+                place = page.last
+                report.add(found)
+                progress(found.decisions)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        return report
+
+    async def _page(self, query: DecisionQuery, last: Position | None, *, whole: bool) -> _Page | None:
+        read = _whole_page if whole else _page_of_answers
+        async with self._reading(query.tenant) as connection:
+            return await read(connection, query, last)
+
+
+async def _page_of_answers(
+    connection: AsyncConnection, query: DecisionQuery, last: Position | None
+) -> _Page | None:
+    rows = newest(_SELECT_ANSWERS, query, _PAGE, last).subquery().c
+    order = (rows.decided_at.desc(), rows.decision_id.desc())
+    lines = sa.func.json_build_array(*(rows[column.name] for column in _LOOKED_AT))
+    end = sa.cast(sa.func.count(), sa.Integer)
+    select = sa.select(
+        sa.func.array_agg(aggregate_order_by(rows.decided_at, *order))[end],
+        sa.func.array_agg(aggregate_order_by(rows.decision_id, *order))[end],
+        sa.cast(sa.func.json_agg(aggregate_order_by(lines, *order)), sa.Text),
+    )
+    decided_at, decision_id, text = (await connection.execute(select)).one()
+    if not text:
+        return None
+    return _Page(Position(decided_at, decision_id), lambda backtest: backtest.run(_stored(text)))
+
+
+async def _whole_page(
+    connection: AsyncConnection, query: DecisionQuery, last: Position | None
+) -> _Page | None:
+    select = newest(_SELECT_WHOLE, query, _PAGE, last)
+    rows = cast("Sequence[Mapping[str, Any]]", (await connection.execute(select)).mappings().all())
+    if not rows:
+        return None
+    gone = {row["decision_id"] for row in rows if row["gone"]}
+    return _Page(
+        Position(rows[-1]["decided_at"], rows[-1]["decision_id"]),
+        lambda backtest: backtest.run_whole((decision_of(dict(row)) for row in rows), gone),
+    )
+
+
+def _stored(text: str) -> Iterable[StoredAnswers]:
+    lines: list[list[Any]] = json.loads(text)
+    if _ESCAPED in text:
+        lines = cast("list[list[Any]]", decode(lines))
+    for decision_id, outcome, action, route, phase, message, answers in lines:
+        yield StoredAnswers(
+            decision_id,
+            outcome if action is None else branch_text(action, route),
+            phase,
+            message,
+            None if answers is None else answers_from_json(answers),
+        )

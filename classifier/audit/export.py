@@ -1,0 +1,319 @@
+"""The history as a file: PostgreSQL writes each decision as one piece of text, and pages of them stream out.
+
+Making a `Decision` of every row would cost several times what the whole export may. So the select spells the
+line; what is left to do here is to undo what `classifier.audit.escape` did, on whole pages and only where it
+did something.
+
+JSON has no numbers that are not finite: those are texts here, "NaN", "Infinity" and "-Infinity".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeAlias, cast
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from classifier.audit.query import DecisionQuery, Position
+from classifier.audit.reader import TenantReader
+from classifier.audit.sql import JOINED, conditions, newest
+from classifier.audit.tables import decision_contents, decisions
+from classifier.values import JSON
+
+Form: TypeAlias = Literal["jsonl", "csv", "flat"]
+"""JSON lines as `decision_to_json` has them, CSV, or JSON lines without nesting."""
+
+_FIRST_PAGE = 250
+_LARGEST_PAGE = 5000
+_CHARACTERS_AT_ONCE = 16_000_000
+
+_FACTS = decisions.c
+_CONTENTS = decision_contents.c
+FLAT: Mapping[str, sa.Column[Any]] = {
+    **{
+        column.name: column
+        for column in _FACTS
+        if column.name
+        not in {"transaction_id", "arrival", "recorded_at", "reason_text", "state_hash", "state_length"}
+    },
+    **{
+        name: _CONTENTS[name]
+        for name in ("resource_id", "state", "state_is_json", "request_context", "original")
+    },
+}
+"""The columns of the forms without nesting; JSON values are texts in them."""
+
+_STRUCTURE: Mapping[str, Any] = {
+    "decision_id": _FACTS.decision_id,
+    "decided_at": _FACTS.decided_at,
+    "coordinates": {
+        name: _FACTS[name] for name in ("tenant", "namespace", "workflow_id", "run_id", "activity_id")
+    },
+    "ids": {
+        "thread": _FACTS.thread_id,
+        "resource": _CONTENTS.resource_id,
+        "message": _FACTS.message_id,
+        "trace": _FACTS.trace_id,
+        "span": _FACTS.span_id,
+    },
+    "usage": {name: _FACTS[name] for name in ("input_tokens", "output_tokens", "cost")},
+    "answers": _FACTS.answers,
+    "failure": (
+        _FACTS.failure_code,
+        {"code": _FACTS.failure_code, "message": sa.func.coalesce(_FACTS.failure_message, "")},
+    ),
+    "tripwire": (
+        _FACTS.tripwire_reason,
+        {"reason": _FACTS.tripwire_reason, "metadata": _FACTS.tripwire_metadata},
+    ),
+    "branch": (
+        _FACTS.branch_action,
+        {"action": _FACTS.branch_action, "route": _FACTS.branch_route, "reasons": _FACTS.branch_reasons},
+    ),
+    "truncation": (
+        _FACTS.truncated_from,
+        {"original": _FACTS.truncated_from, "sent": _FACTS.truncated_to, "by": _FACTS.truncated_by},
+    ),
+    **{
+        name: _FACTS[name]
+        for name in (
+            "ordinal",
+            "classifier_id",
+            "phase",
+            "outcome",
+            "question_set",
+            "duration_ms",
+            "attempts",
+            "processor_id",
+            "playbook_id",
+            "policy_version",
+            "provider",
+            "requested_model",
+            "resolved_model",
+            "provider_request_id",
+            "mode",
+            "gates",
+            "metadata",
+            "warnings",
+            "normalised",
+        )
+    },
+    "state": sa.case(
+        (_CONTENTS.state_is_json, _CONTENTS.state),
+        else_=sa.cast(sa.func.to_json(sa.func.coalesce(_CONTENTS.state, "")), sa.Text),
+    ),
+    "request_context": sa.func.coalesce(
+        _CONTENTS.request_context, sa.literal_column("CAST('{}' AS jsonb)", JSONB)
+    ),
+    "original": _CONTENTS.original,
+}
+"""`decision_to_json` as columns; a pair is what is NULL where the part is absent, and the part."""
+
+_ALREADY_JSON = frozenset({"state"})
+_FLOAT = re.compile(r'\{("|""|\\")␛float\1: ?\1([^"\\]+)\1\}')
+_ESCAPED = re.compile("␛([0-9a-f]{4})")
+_FORMULA = "=+-@\t\r"
+"""What a cell may not begin with, since a spreadsheet would run it."""
+_LINE_ENDS = "\x85\u2028\u2029"
+"""What some readers of lines take for the end of one."""
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPage:
+    """A part of an export.
+
+    Attributes:
+        text: Whole lines, each with its end.
+        count: How many decisions are in them.
+    """
+
+    text: str
+    count: int
+
+
+class Exporter(TenantReader):
+    """Streams decisions as text, as `TenantReader` says, in memory that does not grow with their number."""
+
+    async def pages(self, query: DecisionQuery, form: Form) -> AsyncGenerator[ExportPage]:
+        """The decisions that `query` asks for, newest first, each once that was there at the beginning.
+
+        The database makes the next page while the caller deals with this one.
+        """
+        size = _FIRST_PAGE
+        following = asyncio.create_task(self._page(query, form, size, None))
+        try:
+            while rows := await following:
+                last = Position(rows[-1][0], rows[-1][1])
+                text = "\n".join([row[2] for row in rows]) + "\n"
+                size, whole = _next_size(size, len(text)), len(rows) == size
+                following = asyncio.create_task(self._page(query, form, size if whole else 0, last))
+                await asyncio.sleep(0)  # lets the question for the next page leave first
+                yield ExportPage(unescaped(text, form), len(rows))
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def count(self, query: DecisionQuery) -> int:
+        """How many decisions `query` asks for; as slow as reading them."""
+        select = sa.select(sa.func.count()).select_from(decisions).where(*conditions(query))
+        async with self._reading(query.tenant) as connection:
+            return (await connection.execute(select)).scalar_one()
+
+    async def _page(
+        self, query: DecisionQuery, form: Form, size: int, last: Position | None
+    ) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+        if size == 0:
+            return ()
+        select = select_lines(query, form, size, last)
+        async with self._reading(query.tenant) as connection:
+            return (await connection.execute(select)).all()
+
+
+def _next_size(size: int, characters: int) -> int:
+    """How many decisions may come at once, so that long texts do not fill the memory."""
+    fitting = size * _CHARACTERS_AT_ONCE // characters
+    return max(1, min(fitting, 4 * size, _LARGEST_PAGE))
+
+
+def header(form: Form) -> str:
+    """What comes before the lines."""
+    return ",".join(FLAT) + "\n" if form == "csv" else ""
+
+
+def select_lines(
+    query: DecisionQuery, form: Form, limit: int, position: Position | None = None
+) -> sa.Select[*tuple[Any, ...]]:
+    """Time, id and line of decisions, newest first, those after `position`."""
+    match form:
+        case "jsonl":
+            parts = _object(_STRUCTURE)
+        case "flat":
+            parts = _object(
+                {name: _flat(column) for name, column in FLAT.items()} | {"state": _json(_CONTENTS.state)}
+            )
+        case "csv":
+            parts = _row(FLAT.values())
+    line = _joined(parts).label("line")
+    select = sa.select(_FACTS.decided_at, _FACTS.decision_id, line).select_from(JOINED)
+    return newest(select, query, limit, position)
+
+
+def unescaped(text: str, form: Form) -> str:
+    """The lines with the texts and numbers that were given to `classifier.audit.escape`."""
+    if text.isascii():
+        return text
+    if form != "csv":
+        for end in _LINE_ENDS:
+            text = text.replace(end, f"\\u{ord(end):04x}")
+    if "␛" not in text:
+        return text
+    text = _FLOAT.sub(lambda found: _as_json(float(found[2]), found[1]), text)
+    # Within JSON, nested or not, four hexadecimal digits are how such a character is written anyway.
+    return _ESCAPED.sub((lambda found: f"\\u{found[1]}") if form == "jsonl" else _character, text)
+
+
+def strict(value: JSON) -> JSON:
+    """`value` without numbers that JSON does not have, as the export spells them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return _spelled(value)
+    if isinstance(value, Mapping):
+        return {key: strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return value
+
+
+def _character(found: re.Match[str]) -> str:
+    """What PostgreSQL cannot store cannot be in such a file either."""
+    return "␛" if found[1] == "241b" else _REPLACEMENT
+
+
+def _as_json(number: float, quote: str) -> str:
+    return repr(number) if math.isfinite(number) else f"{quote}{_spelled(number)}{quote}"
+
+
+def _spelled(number: float) -> str:
+    return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
+
+
+def _object(structure: Mapping[str, Any]) -> Iterator[str | sa.ColumnElement[str]]:
+    yield "{"
+    for index, (name, value) in enumerate(structure.items()):
+        yield f'{"," if index else ""}"{name}":'
+        if isinstance(value, Mapping):
+            yield from _object(cast("Mapping[str, Any]", value))
+        elif isinstance(value, tuple):
+            present, part = cast("tuple[sa.ColumnElement[Any], Mapping[str, Any]]", value)
+            yield sa.case((present.is_(None), _literal("null")), else_=_joined(_object(part)))
+        else:
+            yield value if name in _ALREADY_JSON else _json(value)
+    yield "}"
+
+
+def _json(value: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+    if isinstance(value.type, sa.String | sa.DateTime | sa.Uuid | sa.Double):
+        spelled = sa.cast(sa.func.to_json(value), sa.Text)
+    else:
+        spelled = sa.cast(value, sa.Text)
+    return sa.case((value.is_(None), _literal("null")), else_=spelled)
+
+
+def _flat(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    if isinstance(value.type, JSONB):
+        return sa.cast(value, sa.Text)
+    if isinstance(value.type, sa.Double):
+        infinity = sa.literal(math.inf, sa.Double)
+        return sa.case((sa.and_(value < infinity, value > -infinity), value))  # NaN is above infinity
+    return value
+
+
+def _row(columns: Iterable[sa.Column[Any]]) -> Iterator[str | sa.ColumnElement[str]]:
+    for index, column in enumerate(columns):
+        if index:
+            yield ","
+        yield _cell(column)
+
+
+def _cell(column: sa.Column[Any]) -> sa.ColumnElement[str]:
+    if isinstance(column.type, sa.DateTime):
+        return sa.func.to_char(column, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+    text = sa.cast(column, sa.Text)
+    if not isinstance(column.type, sa.String | JSONB):
+        return sa.func.coalesce(text, "")
+    quoted = _joined(['"', sa.func.replace(text, '"', '""'), '"'])
+    if isinstance(column.type, JSONB):
+        return sa.case((column.is_(None), ""), else_=quoted)
+    guarded = _joined(["\"''", sa.func.replace(text, '"', '""'), '"'])
+    formula = sa.and_(text != "", sa.func.strpos(_FORMULA, sa.func.left(text, 1)) > 0)
+    return sa.case((column.is_(None), ""), (formula, guarded), else_=quoted)
+
+
+def _joined(parts: Iterable[str | sa.ColumnElement[str]]) -> sa.ColumnElement[str]:
+    """The parts as one text, none of which is NULL; halved again and again, so that little is copied."""
+    arguments: list[sa.ColumnElement[str]] = []
+    for plain, group in groupby(parts, key=lambda part: isinstance(part, str)):
+        if plain:
+            arguments.append(_literal("".join(cast("Iterator[str]", group))))
+        else:
+            arguments.extend(cast("Iterator[sa.ColumnElement[str]]", group))
+    return _balanced(arguments)
+
+
+def _balanced(arguments: Sequence[sa.ColumnElement[str]]) -> sa.ColumnElement[str]:
+    if len(arguments) == 1:
+        return arguments[0]
+    half = len(arguments) // 2
+    left, right = _balanced(arguments[:half]), _balanced(arguments[half:])
+    return sa.func.textcat(left, right, type_=sa.Text)
+
+
+def _literal(text: str) -> sa.ColumnElement[str]:
+    """A text of our own, spelled out: a statement takes only so many parameters."""
+    return sa.literal_column(f"'{text}'", sa.Text)
