@@ -1,4 +1,4 @@
-"""The activities that hand events over and keep what people decided. Thin: unpack, call, record."""
+"""The activities that hand events over, ask for people, and keep what they decided. Thin."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ import httpx
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.messages import DELIVER, RECORD_REVIEW, Delivered, Delivery, ReviewRecord
-from activities.outbox import append_once
+from activities.messages import (
+    DELIVER,
+    RECORD_REVIEW,
+    REQUEST_REVIEW,
+    Delivered,
+    Delivery,
+    ReviewRecord,
+    ReviewRequest,
+)
+from activities.outbox import append_once, size_of
 from classifier.app import ResolvedApp
-from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent, event_id_of
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent, event_id_of
 from classifier.audit.store import EventStore
 from classifier.errors import ClassifierError, ConfigurationError
 from classifier.models.http_errors import retry_after
@@ -27,10 +35,12 @@ from classifier.values import JSON, canonical_json
 DELIVERY_REJECTED = "DELIVERY_REJECTED"
 DELIVERY_UNAVAILABLE = "DELIVERY_UNAVAILABLE"
 _TRY_AGAIN = {408, 409, 425, 429}
+_PROMPT = timedelta(seconds=5)
+"""Far below an attempt's time limit, so that the next attempt cannot have begun."""
 
 
 class DeliveryActivities:
-    """Delivers events and records deliveries and reviews.
+    """Delivers events, and records deliveries, requests for reviews, and reviews.
 
     Args:
         app: Where playbooks and their destinations are.
@@ -58,44 +68,42 @@ class DeliveryActivities:
     @activity.defn(name=DELIVER)
     async def deliver(self, delivery: Delivery) -> Delivered:
         """Hands the event over, then records that it was; the receiver sees the same key on every attempt."""
-        key = self._key(delivery)
         try:
             destination = self._app.playbooks[delivery.playbook].destination(delivery.route)
             if destination is None:
                 raise ConfigurationError(
                     f"playbook {delivery.playbook!r} has no destination for route {delivery.route!r}"
                 )
-            await self._hand_over(destination, delivery, str(key))
-            await self._record(delivery, key, _name_of(destination))
+            name = _name_of(destination)
+            facts: dict[str, JSON] = {"route": delivery.route, "destination": name}
+            event = _happened("delivery", delivery, delivery.decided_by, facts)
+            await self._hand_over(destination, delivery, str(event.event_id))
+            await self._record(delivery, event)
         except ClassifierError as error:
             raise as_application_error(error) from None
-        return Delivered(_name_of(destination), str(key))
+        return Delivered(name, str(event.event_id))
+
+    @activity.defn(name=REQUEST_REVIEW)
+    async def request_review(self, request: ReviewRequest) -> None:
+        """Keeps that an event waits for a person, and why, where its decision does not say so."""
+        facts: dict[str, JSON] = {"route": request.route, "reasons": list(request.reasons)}
+        await self._keep(_happened("review_requested", request, None, facts))
 
     @activity.defn(name=RECORD_REVIEW)
     async def record_review(self, review: ReviewRecord) -> None:
         """Keeps who decided what and when."""
-        info = activity.info()
-        workflow_id, run_id = info.workflow_id or "", info.workflow_run_id or ""
-        event = HistoryEvent(
-            event_id=event_id_of(review.tenant, "review", workflow_id, run_id, info.activity_id),
-            at=datetime.fromisoformat(review.at),
-            tenant=review.tenant,
-            kind="review",
-            workflow_id=workflow_id,
-            run_id=run_id,
-            decision_id=uuid.UUID(review.decision_id),
-            actor=review.by,
-            body={"route": review.route, "suggested": review.suggested, "reason": review.reason},
-        )
+        facts: dict[str, JSON] = {
+            "route": review.route,
+            "suggested": review.suggested,
+            "reason": review.reason,
+        }
+        await self._keep(_happened("review", review, review.by, facts))
+
+    async def _keep(self, event: HistoryEvent) -> None:
         try:
             await self._store.record_events([event])
         except ClassifierError as error:
             raise as_application_error(error) from None
-
-    def _key(self, delivery: Delivery) -> uuid.UUID:
-        info = activity.info()
-        coordinates = (info.workflow_id or "", info.workflow_run_id or "", info.activity_id)
-        return event_id_of(delivery.tenant, "delivery", *coordinates)
 
     async def _hand_over(self, destination: Destination, delivery: Delivery, key: str) -> None:
         body: dict[str, JSON] = {
@@ -106,8 +114,9 @@ class DeliveryActivities:
         }
         match destination:
             case Outbox(path=path):
-                again = activity.info().attempt > 1
-                await asyncio.to_thread(append_once, self._home / path, key, body, look_first=again)
+                file = self._home / path
+                seen = size_of(file) if _is_first_and_prompt() else 0
+                await asyncio.to_thread(append_once, file, key, body, seen=seen)
             case Webhook():
                 await self._post(destination, key, body)
 
@@ -131,23 +140,38 @@ class DeliveryActivities:
             raise ConfigurationError(f"{webhook.token_variable} is not set; a webhook needs it as its token")
         return {"Authorization": f"Bearer {token}"}
 
-    async def _record(self, delivery: Delivery, key: uuid.UUID, destination: str) -> None:
-        info = activity.info()
-        workflow_id, run_id = info.workflow_id or "", info.workflow_run_id or ""
-        event = HistoryEvent(
-            event_id=key,
-            at=datetime.fromisoformat(delivery.at),
-            tenant=delivery.tenant,
-            kind="delivery",
-            workflow_id=workflow_id,
-            run_id=run_id,
-            decision_id=uuid.UUID(delivery.decision_id),
-            actor=delivery.decided_by,
-            body={"route": delivery.route, "destination": destination},
-        )
+    async def _record(self, delivery: Delivery, event: HistoryEvent) -> None:
         source = SourceEvent(delivery.tenant, delivery.event["source"], delivery.event["id"])
         await self._store.record_events([event])
-        await self._store.accept([AcceptedEvent(source, workflow_id, run_id, datetime.now(UTC))])
+        await self._store.accept([AcceptedEvent(source, event.workflow_id, event.run_id, datetime.now(UTC))])
+
+
+def _happened(
+    kind: EventKind,
+    about: Delivery | ReviewRequest | ReviewRecord,
+    actor: str | None,
+    facts: Mapping[str, JSON],
+) -> HistoryEvent:
+    """What this activity is about, under an id that all its attempts share."""
+    info = activity.info()
+    workflow_id, run_id = info.workflow_id or "", info.workflow_run_id or ""
+    return HistoryEvent(
+        event_id=event_id_of(about.tenant, kind, workflow_id, run_id, info.activity_id),
+        at=datetime.fromisoformat(about.at),
+        tenant=about.tenant,
+        kind=kind,
+        workflow_id=workflow_id,
+        run_id=run_id,
+        decision_id=uuid.UUID(about.decision_id),
+        actor=actor,
+        body=facts,
+    )
+
+
+def _is_first_and_prompt() -> bool:
+    """Whether no other attempt can have come before: a process that stood still may be overtaken."""
+    info = activity.info()
+    return info.attempt == 1 and datetime.now(UTC) - info.started_time < _PROMPT
 
 
 def _name_of(destination: Destination) -> str:

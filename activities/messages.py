@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 DELIVER = "triage.deliver"
+REQUEST_REVIEW = "triage.request_review"
 RECORD_REVIEW = "triage.record_review"
 
 
@@ -38,6 +39,25 @@ class Delivered:
 
     destination: str
     idempotency_key: str
+
+
+@dataclass(frozen=True)
+class ReviewRequest:
+    """Input of `triage.request_review`: an event waits for a person, and not because its decision said so.
+
+    Attributes:
+        tenant: Whose event it is.
+        decision_id: The decision it rests on.
+        route: What was tried, if anything.
+        reasons: Why it waits, as stable codes.
+        at: ISO 8601; since when it waits.
+    """
+
+    tenant: str
+    decision_id: str
+    route: str | None
+    reasons: list[str]
+    at: str
 
 
 @dataclass(frozen=True)

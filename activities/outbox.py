@@ -13,14 +13,24 @@ if os.name == "posix":
     import fcntl
 
 
-def append_once(path: Path, key: str, body: Mapping[str, JSON], *, look_first: bool) -> None:
-    """Appends `body` with its key as one durable line.
+def size_of(path: Path) -> int:
+    """How long the file is; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def append_once(path: Path, key: str, body: Mapping[str, JSON], *, seen: int) -> None:
+    """Appends `body` with its key as one durable line, unless another attempt has.
+
+    It may have to wait for others that write, so long that a later attempt overtakes it.
 
     Args:
         path: The file; made with its folder where absent.
         key: Written as `key`.
         body: The rest of the line.
-        look_first: Whether an earlier attempt may have written it; reads the file then.
+        seen: How long the file was when no attempt had written yet; what came after it is read.
 
     Raises:
         OSError: The file cannot be written.
@@ -30,24 +40,33 @@ def append_once(path: Path, key: str, body: Mapping[str, JSON], *, look_first: b
     with path.open("a+b") as file:
         if os.name == "posix":
             fcntl.flock(file, fcntl.LOCK_EX)
-        if look_first and _holds(path, key):
+        if _holds(path, key, seen):
             return
-        _end_torn_line(file.fileno(), path)
-        os.write(file.fileno(), line)
+        file.write(b"\n" + line if _ends_torn(path) else line)
+        file.flush()
         os.fsync(file.fileno())
 
 
-def _holds(path: Path, key: str) -> bool:
+def _holds(path: Path, key: str, seen: int) -> bool:
     start = b'{"key": ' + json.dumps(key).encode("ascii") + b","
     with path.open("rb") as file:
-        return any(line.startswith(start) and line.endswith(b"\n") for line in file)
+        file.seek(seen if seen <= size_of(path) else 0)
+        return any(line.startswith(start) and _is_whole(line) for line in file)
 
 
-def _end_torn_line(descriptor: int, path: Path) -> None:
-    size = path.stat().st_size
+def _is_whole(line: bytes) -> bool:
+    """Whether it is not the rest of an attempt that died or found the disk full."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return line.endswith(b"\n")
+
+
+def _ends_torn(path: Path) -> bool:
+    size = size_of(path)
     if size == 0:
-        return
+        return False
     with path.open("rb") as file:
         file.seek(size - 1)
-        if file.read(1) != b"\n":
-            os.write(descriptor, b"\n")
+        return file.read(1) != b"\n"

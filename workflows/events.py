@@ -24,6 +24,14 @@ MAX_TRAVEL_BYTES = 1_900_000
 StateOf: TypeAlias = Callable[[JSON], State]
 
 
+class TooLargeError(ValueError):
+    """More than can travel."""
+
+
+class UndecidableError(ValueError):
+    """A good event that nothing can be decided about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Incoming:
     """A line that holds an event."""
@@ -51,29 +59,43 @@ def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incomin
         state_of: What would be asked about its data; an event that says nothing is refused.
     """
     try:
-        event = _parsed(raw)
-        _check(event)
-        _check_state(state_of(event.get("data")))
+        event = parse_event(raw)
+        check_event(event)
+        check_state(state_of(event.get("data")))
     except (ValueError, PolicyError) as error:
         return Rejected(line, str(error))
     return Incoming(line, event, SourceEvent(tenant, event["source"], event["id"]))
 
 
-def _parsed(raw: bytes) -> dict[str, Any]:
+def parse_event(raw: bytes) -> dict[str, Any]:
+    """The object in these bytes, which may or may not be an event.
+
+    Raises:
+        TooLargeError: More than can travel.
+        ValueError: It is no JSON object; as everywhere here, the message holds nothing of its content.
+    """
     if len(raw) > MAX_EVENT_BYTES:
-        raise ValueError(f"the event is {len(raw):,} bytes, the limit is {MAX_EVENT_BYTES:,}")
+        raise TooLargeError(f"the event is {len(raw):,} bytes, the limit is {MAX_EVENT_BYTES:,}")
+    event = parse_json(raw)
+    if not isinstance(event, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - every refusal is one kind
+    return cast("dict[str, Any]", event)
+
+
+def parse_json(raw: bytes) -> object:
+    """What these bytes say.
+
+    Raises:
+        ValueError: It is no JSON, or none that can be kept.
+    """
     try:
-        event: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
+        return json.loads(raw.decode("utf-8"), parse_constant=_not_json)
     except UnicodeDecodeError:
         raise ValueError("not UTF-8") from None
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    if not isinstance(event, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - every refusal is one kind
-    _check_travel(cast("JSON", event))
-    return cast("dict[str, Any]", event)
 
 
 def _check_travel(event: JSON) -> None:
@@ -82,16 +104,24 @@ def _check_travel(event: JSON) -> None:
     except ValueError:
         raise ValueError("not JSON that can be kept: a number out of range, or nested too deeply") from None
     if size > MAX_TRAVEL_BYTES:
-        raise ValueError(f"the event is {size:,} bytes in ASCII, the limit is {MAX_TRAVEL_BYTES:,}")
+        raise TooLargeError(f"the event is {size:,} bytes in ASCII, the limit is {MAX_TRAVEL_BYTES:,}")
 
 
-def _check(event: dict[str, Any]) -> None:
+def check_event(event: dict[str, Any]) -> None:
+    """Lets a CloudEvent through that can travel and be kept.
+
+    Raises:
+        TooLargeError: More than can travel.
+        UndecidableError: Its data is binary.
+        ValueError: It is no CloudEvent.
+    """
+    _check_travel(event)
     attributes = {name: value for name, value in event.items() if name not in {"data", "data_base64"}}
     missing = [name for name in ("specversion", "id", "source", "type") if name not in attributes]
     if missing:
         raise ValueError(f"not a CloudEvent: {', '.join(missing)} missing")
     if "data_base64" in event:
-        raise ValueError("binary data cannot be decided on")
+        raise UndecidableError("binary data cannot be decided on")
     if "time" in attributes:
         attributes["time"] = _time(attributes["time"])
     for name in ("id", "source"):
@@ -103,9 +133,14 @@ def _check(event: dict[str, Any]) -> None:
         raise ValueError(f"not a CloudEvent: {', '.join(sorted(error.errors))} invalid") from None
 
 
-def _check_state(state: State) -> None:
+def check_state(state: State) -> None:
+    """Lets a state through that says something.
+
+    Raises:
+        UndecidableError: It does not.
+    """
     if is_blank(state):
-        raise ValueError("there is no text to decide on")
+        raise UndecidableError("there is no text to decide on")
 
 
 def _time(value: object) -> datetime:

@@ -10,6 +10,7 @@ from classifier.values import digest
 TRIAGE = "classifier.triage"
 REVIEW = "review"
 STATUS = "status"
+DECIDED = "decided"
 
 
 @dataclass(frozen=True)

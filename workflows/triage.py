@@ -11,12 +11,20 @@ from typing import assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.messages import DELIVER, RECORD_REVIEW, Delivered, Delivery, ReviewRecord
+from activities.messages import (
+    DELIVER,
+    RECORD_REVIEW,
+    REQUEST_REVIEW,
+    Delivered,
+    Delivery,
+    ReviewRecord,
+    ReviewRequest,
+)
 from classifier.decision import Branch
 from classifier.decision_json import branch_from_json
 from classifier.temporal.messages import DecideRequest
 from classifier.temporal.workflow import decide
-from workflows.messages import REVIEW, STATUS, TRIAGE, ReviewChoice, TriageRequest, TriageStatus
+from workflows.messages import DECIDED, REVIEW, STATUS, TRIAGE, ReviewChoice, TriageRequest, TriageStatus
 from workflows.options import (
     DELIVERY_ATTEMPT,
     DELIVERY_OVERALL,
@@ -55,7 +63,7 @@ class TriageWorkflow:
             if failure is None:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 return self._status
-            branch = Branch("review", self._status.route, (failure,))
+            branch = await self._request_review(self._status.route, failure)
 
     @workflow.update(name=REVIEW)
     async def review(self, choice: ReviewChoice) -> TriageStatus:
@@ -81,6 +89,12 @@ class TriageWorkflow:
         if not choice.by.strip():
             raise ApplicationError("a review says who decided", type="NO_REVIEWER")
 
+    @workflow.update(name=DECIDED)
+    async def decided(self) -> TriageStatus:
+        """Where the event goes, as soon as that is decided; for senders that wait for it."""
+        await workflow.wait_condition(lambda: self._status.state != "deciding")
+        return self._status
+
     @workflow.query(name=STATUS)
     def status(self) -> TriageStatus:
         """Where the event stands."""
@@ -98,8 +112,22 @@ class TriageWorkflow:
         self._routes = result.routes
         self._status = replace(self._status, decision_id=decided.decision_id)
         if decided.branch is None:
-            return Branch("review", None, ("error:NO_BRANCH",))
+            return await self._request_review(None, "error:NO_BRANCH")
         return branch_from_json(decided.branch)
+
+    async def _request_review(self, route: str | None, reason: str) -> Branch:
+        """What the decision does not say is in the history before the event is seen to wait."""
+        request = ReviewRequest(
+            tenant=self._request.tenant,
+            decision_id=self._status.decision_id or "",
+            route=route,
+            reasons=[reason],
+            at=workflow.now().isoformat(),
+        )
+        await workflow.execute_activity(
+            REQUEST_REVIEW, request, start_to_close_timeout=RECORD_ATTEMPT, retry_policy=RECORD_RETRY
+        )
+        return Branch("review", route, (reason,))
 
     async def _reviewed(self, branch: Branch) -> ReviewChoice:
         """Waits for a person, for days if need be; the choice is in the history before it is acted on."""

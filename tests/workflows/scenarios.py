@@ -15,6 +15,7 @@ from classifier.audit.memory import MemoryStore
 from classifier.audit.store import DecisionStore
 from classifier.errors import ModelUnavailable
 from tests.classifier.temporal.letters import Interrupted, activities, until
+from tests.servers import Answer, Server
 from tests.workflows.tickets import REFUSED, Handle, always, app, event, review, says, start, triaging
 from workflows.triage import TriageWorkflow
 
@@ -102,6 +103,27 @@ class Runs:
             await _choose(handle)
         return handle
 
+    async def refused_delivery(self) -> Handle:
+        """The receiver refused for good, and again after a person chose it; the next choice was taken."""
+        async with self._refusing(404, 410) as handle:
+            await _waits(handle)
+            await review(handle, "technical")
+            await _choose(handle)
+        return handle
+
+    async def waiting_for_a_delivery(self) -> Handle:
+        """The receiver refused for good; still waits for a person."""
+        async with self._refusing(404) as handle:
+            await _waits(handle)
+        return handle
+
+    @contextlib.asynccontextmanager
+    async def _refusing(self, *statuses: int) -> AsyncGenerator[Handle]:
+        async with Server([Answer(status=status) for status in statuses]) as hook:
+            declared = app(always(says("technical")), hook=hook.url)
+            async with self._run(declared) as handle:
+                yield handle
+
     @contextlib.asynccontextmanager
     async def _run(self, declared: App, decisions: DecisionStore | None = None) -> AsyncGenerator[Handle]:
         queue = f"queue-{uuid.uuid4()}"
@@ -122,6 +144,8 @@ SCENARIOS = (
     Runs.cancelled_while_deciding,
     Runs.store_outage,
     Runs.policy_error,
+    Runs.refused_delivery,
+    Runs.waiting_for_a_delivery,
 )
 
 

@@ -100,7 +100,7 @@ async def triaging(
             client,
             task_queue=queue,
             workflows=[TriageWorkflow],
-            activities=[delivery.deliver, delivery.record_review],
+            activities=[delivery.deliver, delivery.request_review, delivery.record_review],
             plugins=[ClassifierPlugin(resolved, decisions or store)],
             workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
             **options,

@@ -1,0 +1,1 @@
+"""Events in over HTTP: reads, checks and verifies them, and hands them to Temporal, each once."""

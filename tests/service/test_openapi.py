@@ -1,0 +1,65 @@
+"""The service keeps to its OpenAPI document, whatever is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from service.http_events import BATCH, STRUCTURED
+from tests.service.house import House, bearer
+
+EXAMPLES = 15
+NOT_HELD: list[Any] = [
+    vars(checks)["positive_data_acceptance"],  # a good event may still say nothing that could be decided on
+    vars(checks)["negative_data_rejection"],  # JSON that the schema does not list may still be an event
+    vars(checks)["ignored_auth"],  # it keeps the header it means to leave out; test_events.py does without
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+async def test_whatever_is_sent_is_answered_as_the_document_says(door: House, mode: GenerationMode) -> None:
+    """Our loop serves while the calls come from a thread."""
+    schema: Any = await asyncio.to_thread(schemathesis.openapi.from_url, f"{door.url}/openapi.json")
+    operations: list[Any] = [found.ok() for found in schema.get_all_operations()]
+    assert len(operations) == 4
+    for operation in operations:
+        if mode == GenerationMode.POSITIVE or operation.method.upper() == "POST":
+            await asyncio.to_thread(_try, operation, mode)
+
+
+def _try(operation: Any, mode: GenerationMode) -> None:
+    headers = {**bearer(), "prefer": "wait=1"}  # nobody works here, so each waits to the end
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+        database=None,
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def holds(case: Any) -> None:
+        case.call_and_validate(headers=headers, excluded_checks=NOT_HELD)
+
+    holds()
+
+
+async def test_the_document_describes_the_events_that_are_taken(door: House) -> None:
+    document = (await door.http.get(f"{door.url}/openapi.json")).json()
+    assert document["openapi"].startswith("3.1")
+    event = document["components"]["schemas"]["Event"]
+    jsonschema.validate(door.event("e1"), event)
+    content = document["paths"]["/events"]["post"]["requestBody"]["content"]
+    assert set(content) == {STRUCTURED, BATCH}
+    names = document["paths"]["/webhooks/{name}"]["post"]["parameters"][0]["schema"]["enum"]
+    assert names == ["github", "tracker"]
+    assert "secret" not in json.dumps(document).lower()
