@@ -1,12 +1,13 @@
 # The image of `classifier worker` and `classifier migrate`: the wheel in a virtual environment, and nothing else.
 FROM python:3.13.14-slim-trixie AS build
-ARG EXTRAS=local
+ARG EXTRAS=local,serve
 WORKDIR /source
 RUN python -m venv /opt/classifier
 COPY pyproject.toml constraints.txt README.md LICENSE worker.py cli.py ./
 COPY classifier classifier
 COPY activities activities
 COPY workflows workflows
+COPY service service
 COPY commands commands
 COPY embedded embedded
 RUN /opt/classifier/bin/pip install --no-cache-dir --disable-pip-version-check \

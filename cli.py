@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from classifier.errors import ClassifierError
-from commands import history_cli, review_cli
+from classifier.errors import ClassifierError, ConfigurationError
+from commands import backtest_cli, history_cli, keeping_cli, review_cli
 from commands.arguments import AppOption, Json, Tenant, run
 from commands.show import plain
 from embedded.errors import EmbeddedError
@@ -36,6 +36,8 @@ With nothing configured, Temporal and PostgreSQL run on this machine, and the lo
     classifier up                               keep everything running
 """,
 )
+history_cli.app.add_typer(backtest_cli.app)
+history_cli.app.add_typer(keeping_cli.app)
 app.add_typer(history_cli.app, name="history")
 app.add_typer(review_cli.app, name="review")
 
@@ -61,11 +63,45 @@ def up(app_name: AppOption = None) -> None:
 
 
 @app.command(epilog="Example: TEMPORAL_ADDRESS=localhost:7233 classifier worker --app shop.triage:app")
-def worker(app_name: AppOption = None) -> None:
-    """Run a worker until it is told to stop; calls in flight finish first."""
+def worker(
+    app_name: AppOption = None,
+    task_queue: Annotated[
+        str | None, typer.Option(help="What it polls; default: CLASSIFIER_TASK_QUEUE, else classifier.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Activities a second out of this queue, to all its workers together."),
+    ] = None,
+    activities_only: Annotated[
+        bool, typer.Option("--activities-only", help="Leave workflows to others, for a queue with a rate.")
+    ] = False,
+    promote: Annotated[
+        bool | None,
+        typer.Option(help="Make its version current. Default: if it never was; see CLASSIFIER_DEPLOYMENT."),
+    ] = None,
+) -> None:
+    """Run a worker until it is told to stop; calls in flight finish first, unless it is told twice."""
     from commands import serve
 
-    run(serve.worker(_settings(app=app_name), _errors()))
+    settings = _settings(
+        app=app_name, task_queue=task_queue, rate=rate, activities_only=activities_only, promote=promote
+    )
+    run(serve.worker(settings, _errors()))
+
+
+@app.command(epilog="Example: CLASSIFIER_TOKENS=acme:a-long-random-token classifier serve --port 8000")
+def serve(
+    host: Annotated[str, typer.Option(help="The interface to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")] = 8000,
+    app_name: AppOption = None,
+) -> None:
+    """Take events over HTTP: CloudEvents with a token, and signed webhooks; see docs/events.md."""
+    try:
+        from commands import events_in
+    except ImportError as error:
+        raise ConfigurationError(f"{error.name} is missing; install temporal-classifier[serve]") from None
+
+    run(events_in.serve(_settings(app=app_name), host=host, port=port, console=_errors()))
 
 
 @app.command(epilog="Example: classifier triage events.jsonl --playbook tickets --json")
@@ -146,6 +182,24 @@ def ask(
         raise typer.BadParameter(str(error)) from None
     if not answered:
         raise typer.Exit(REFUSED)
+
+
+@app.command(epilog="Example: CLASSIFIER_APP=examples.support_agent:app classifier chat --thread ada")
+def chat(
+    agent: Annotated[str | None, typer.Option(help="Which agent; default: the only one.")] = None,
+    thread: Annotated[
+        str | None, typer.Option(help="The conversation to go on with; default: a new one.")
+    ] = None,
+    tenant: Tenant = "default",
+    app_name: AppOption = None,
+) -> None:
+    """Talk to an agent: each line is a message, its reply appears as it is released.
+
+    Ctrl-C stops a reply, Ctrl-D leaves; the thread stays, and --thread comes back to it.
+    """
+    from commands import chat as talking
+
+    run(talking.chat(_settings(app=app_name), agent=agent, thread=thread, tenant=tenant, console=_errors()))
 
 
 @app.command(epilog="Example: DATABASE_URL=postgresql://classifier@db/classifier classifier migrate")

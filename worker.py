@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,21 +17,32 @@ from typing import Any
 import httpx
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.common import WorkerDeploymentVersion
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError
 from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
+from activities.chat import ChatActivities
+from activities.chat_tools import tool_activities
 from activities.deliver import DeliveryActivities
+from activities.subjects import SubjectActivities
 from classifier.app import App, ResolvedApp, load_app
 from classifier.audit.postgres import PostgresStore
 from classifier.audit.schema import upgrade
 from classifier.audit.store import AuditStore
+from classifier.audit.upkeep import Upkeep
 from classifier.errors import ClassifierError, ConfigurationError
+from classifier.temporal.codec import CodecKeys, Plaintext, encrypted, plaintext_from
+from classifier.temporal.deployment import promoting, version_from, versioned
+from classifier.temporal.leaving import Leaving
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
+from classifier.temporal.telemetry import Metrics, runtime
 from classifier.tracing import installed
 from embedded.stack import Addresses, Stack, running
 from embedded.state import default_home
+from workflows.agent import AgentWorkflow
+from workflows.subjects import SubjectWorkflow
 from workflows.triage import TriageWorkflow
 
 DEFAULT_APP = "classifier.default_app:app"
@@ -42,11 +52,24 @@ DEFAULT_CONCURRENCY = 24
 GRACE = timedelta(seconds=20)
 """How long calls in flight may finish after SIGTERM; a container's own grace must be longer."""
 
+WORKFLOWS = [TriageWorkflow, SubjectWorkflow, AgentWorkflow]
 WORKFLOW_MODULES = (
+    "activities.chat_messages",
+    "activities.chores",
     "activities.messages",
+    "activities.subject_messages",
     "classifier.decision_json",
+    "workflows.agent",
+    "workflows.agent_memory",
+    "workflows.agent_messages",
+    "workflows.agent_seams",
+    "workflows.agent_stream",
+    "workflows.agent_tools",
+    "workflows.agent_turn",
     "workflows.messages",
     "workflows.options",
+    "workflows.subject_messages",
+    "workflows.subjects",
     "workflows.triage",
 )
 """Loaded once for all runs; importing them anew would cost each run 9 ms. A test runs them without this."""
@@ -70,6 +93,16 @@ class Settings:
         temporal: How to reach a given Temporal; empty starts the embedded one.
         database_url: A given PostgreSQL; None starts the embedded one.
         hash_key: Keys the hashes of states and persons; None takes the state folder's own.
+        seal_key: Signs the seals, 32 bytes in base64; None takes the state folder's own.
+        seal_public_keys: Whose seals count besides its own, such as those of its predecessors.
+        upkeep: How long what is kept, and how much of it.
+        codec_keys: Encrypt what Temporal stores; None leaves it readable.
+        codec_plaintext: What becomes of payloads that are not encrypted, while there are keys.
+        metrics: Where a worker's metrics go.
+        version: Which version of which deployment a worker is; None for a worker without versions.
+        promote: Whether its version becomes the current one: None if it never was before, True also again.
+        rate: Activities a second that Temporal hands out of the task queue, to all its workers together.
+        activities_only: Leaves workflows to other workers, for a queue that exists for its rate.
         environ: For models and destinations, which take keys from it.
     """
 
@@ -80,6 +113,16 @@ class Settings:
     temporal: ClientConnectConfig = field(default_factory=ClientConnectConfig, repr=False)
     database_url: str | None = field(default=None, repr=False)
     hash_key: bytes | None = field(default=None, repr=False)
+    seal_key: str | None = field(default=None, repr=False)
+    seal_public_keys: tuple[str, ...] = ()
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    codec_keys: CodecKeys | None = None
+    codec_plaintext: Plaintext = "refuse"
+    metrics: Metrics | None = None
+    version: WorkerDeploymentVersion | None = None
+    promote: bool | None = None
+    rate: float | None = None
+    activities_only: bool = False
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @classmethod
@@ -98,6 +141,13 @@ class Settings:
             temporal=_temporal(environ),
             database_url=environ.get("DATABASE_URL") or None,
             hash_key=key.encode() if key else None,
+            seal_key=environ.get("CLASSIFIER_SEAL_KEY") or None,
+            seal_public_keys=tuple(environ.get("CLASSIFIER_SEAL_PUBLIC_KEYS", "").split()),
+            upkeep=Upkeep.from_environ(environ),
+            codec_keys=CodecKeys.from_environ(environ),
+            codec_plaintext=plaintext_from(environ),
+            metrics=Metrics.from_environ(environ),
+            version=version_from(environ),
             environ=environ,
         )
         return replace(settings, **{name: value for name, value in given.items() if value is not None})
@@ -160,7 +210,7 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def opened(
-    settings: Settings, *, temporal: bool = True, alone: bool = False
+    settings: Settings, *, temporal: bool = True, alone: bool = False, measured: bool = False
 ) -> AsyncGenerator[Service]:
     """Starts or attaches to the embedded stack, connects, and closes everything in reverse.
 
@@ -168,6 +218,7 @@ async def opened(
         settings: What the environment says.
         temporal: Whether Temporal is needed; the history alone does without.
         alone: Whether a stack that another process runs on the same folder is an error.
+        measured: Whether metrics are exported; commands beside a worker would take its port.
 
     Raises:
         EmbeddedError: The stack does not start; one sentence says why.
@@ -193,17 +244,17 @@ async def opened(
             )
         if settings.embeds_database and not attached:
             await upgrade(database_url)
-        store = PostgresStore(database_url, hash_key=hash_key(settings))
+        store = PostgresStore(database_url, hash_key=hash_key(settings), contents=settings.upkeep.contents())
         exits.push_async_callback(store.aclose)
-        client = await connect(settings, addresses) if temporal else None
+        client = await connect(settings, addresses, measured=measured) if temporal else None
         try:
             yield Service(settings, addresses, attached, database_url, store, client, stack)
         except RPCError as error:
             raise TemporalUnavailable(f"Temporal does not answer ({error.status.name})") from error
 
 
-async def connect(settings: Settings, addresses: Addresses) -> Client:
-    """A client of the given or the embedded Temporal.
+async def connect(settings: Settings, addresses: Addresses, *, measured: bool = False) -> Client:
+    """A client of the given or the embedded Temporal, and of whatever worker is made from it.
 
     Raises:
         ConfigurationError: It does not answer.
@@ -215,15 +266,25 @@ async def connect(settings: Settings, addresses: Addresses) -> Client:
                 f"the stack in {settings.home} runs without Temporal; set TEMPORAL_ADDRESS"
             )
         config = ClientConnectConfig(target_host=addresses.temporal_address)
+    with_metrics = runtime(settings.metrics if measured else None)
     try:
-        return await Client.connect(**config, runtime=_runtime())
+        return await Client.connect(**config, data_converter=converter(settings), runtime=with_metrics)
     except RuntimeError as error:
         raise ConfigurationError(f"Temporal does not answer at {config.get('target_host')}") from error
 
 
+def converter(settings: Settings) -> DataConverter:
+    """How values become payloads; clients, workers and replayers take the same one."""
+    if settings.codec_keys is None:
+        return DataConverter.default
+    return encrypted(keys=settings.codec_keys, plaintext=settings.codec_plaintext)
+
+
 @contextlib.asynccontextmanager
-async def working(service: Service, app: App) -> AsyncGenerator[ResolvedApp]:
-    """Runs a worker for the app until the block ends; calls in flight finish first.
+async def working(
+    service: Service, app: App, *, leaving: Leaving | None = None
+) -> AsyncGenerator[ResolvedApp]:
+    """Runs a worker for the app until the block ends; calls in flight finish first, or `leaving` cuts them.
 
     Raises:
         ConfigurationError: Lists everything that keeps the app from starting.
@@ -234,27 +295,39 @@ async def working(service: Service, app: App) -> AsyncGenerator[ResolvedApp]:
         delivery = DeliveryActivities(
             resolved, service.store, home=settings.home, client=client, environ=settings.environ
         )
+        subjects = SubjectActivities(service.store)
+        chat = ChatActivities(resolved, service.store, environ=settings.environ)
         worker = Worker(
             service.client,
             task_queue=settings.task_queue,
-            workflows=[TriageWorkflow],
-            activities=[delivery.deliver, delivery.record_review],
+            workflows=[] if settings.activities_only else WORKFLOWS,
+            activities=[
+                delivery.deliver,
+                delivery.request_review,
+                delivery.record_review,
+                subjects.apply,
+                subjects.note,
+                chat.describe,
+                chat.chat,
+                chat.note,
+                *tool_activities(resolved),
+            ],
             plugins=[ClassifierPlugin(resolved, service.store)],
             workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
             graceful_shutdown_timeout=GRACE,
             max_concurrent_activities=settings.concurrency,
             workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
             activity_task_poller_behavior=PollerBehaviorAutoscaling(),
+            max_task_queue_activities_per_second=settings.rate,
+            deployment_config=None if settings.version is None else versioned(settings.version),
+            interceptors=[] if leaving is None else [leaving],
         )
-        async with worker:
+        async with (
+            contextlib.aclosing(chat),
+            worker,
+            promoting(service.client, settings.version, again=settings.promote),
+        ):
             yield resolved
-
-
-@functools.cache
-def _runtime() -> Runtime:
-    """The SDK's core keeps to errors; what it warns of is mostly a completion that came too late."""
-    levels = TelemetryFilter(core_level="ERROR", other_level="ERROR")
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels)))
 
 
 def _attempt() -> int | None:
@@ -279,13 +352,17 @@ def hash_key(settings: Settings) -> bytes:
         raise ConfigurationError(
             "CLASSIFIER_HASH_KEY is not set; a given DATABASE_URL needs it, any long secret will do"
         )
-    path = settings.home / "hash.key"
+    return secret_in(settings.home / "hash.key", lambda: secrets.token_hex(32)).encode()
+
+
+def secret_in(path: Path, make: Callable[[], str]) -> str:
+    """The secret in a file that only its owner may read; made if it is not there."""
     if not path.exists():
-        made = path.with_name("hash.key.partial")
+        made = path.with_name(f"{path.name}.partial")
         made.touch(mode=0o600)
-        made.write_text(secrets.token_hex(32), encoding="ascii")
+        made.write_text(make(), encoding="ascii")
         made.replace(path)
-    return path.read_bytes()
+    return path.read_text(encoding="ascii")
 
 
 def _temporal(environ: Mapping[str, str]) -> ClientConnectConfig:

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from classifier.agent import Agent, LanguageModel, Tool
     from classifier.answers import Answer, Answers, BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
     from classifier.app import App, ResolvedApp, load_app
     from classifier.audit.memory import MemoryStore
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from classifier.models.protocol import DecisionModel, DecisionRequest
     from classifier.models.scripted import ScriptedModel
     from classifier.models.systemone import SystemOne
-    from classifier.playbook import Outbox, Playbook, Review, Webhook
+    from classifier.playbook import Coalescing, Outbox, Playbook, Review, Webhook
     from classifier.policy import PolicyContext
     from classifier.processor import ClassifierProcessor
     from classifier.question_files import parse_questions
@@ -72,6 +73,7 @@ __all__ = [
     "TENANT_KEY",
     "THREAD_ID_KEY",
     "TRACE_ID_KEY",
+    "Agent",
     "Answer",
     "AnswerCondition",
     "Answers",
@@ -91,6 +93,7 @@ __all__ = [
     "ClassifierProcessor",
     "ClassifierResult",
     "ClefModel",
+    "Coalescing",
     "ConfigurationError",
     "Coordinates",
     "DataPart",
@@ -111,6 +114,7 @@ __all__ = [
     "Ids",
     "InputTooLarge",
     "InvalidAnswer",
+    "LanguageModel",
     "Limited",
     "LiteLLMDecisionsModel",
     "LocalModel",
@@ -147,6 +151,7 @@ __all__ = [
     "SystemOne",
     "TextDelta",
     "TextPart",
+    "Tool",
     "Tripwire",
     "Truncation",
     "Usage",
@@ -158,6 +163,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "classifier.agent": ("Agent", "LanguageModel", "Tool"),
     "classifier.answers": ("Answer", "Answers", "BooleanAnswer", "ChoiceAnswer", "Refusal", "ScoreAnswer"),
     "classifier.app": ("App", "ResolvedApp", "load_app"),
     "classifier.audit.memory": ("MemoryStore",),
@@ -197,7 +203,7 @@ _HOMES = {
     "classifier.models.protocol": ("DecisionModel", "DecisionRequest"),
     "classifier.models.scripted": ("ScriptedModel",),
     "classifier.models.systemone": ("SystemOne",),
-    "classifier.playbook": ("Outbox", "Playbook", "Review", "Webhook"),
+    "classifier.playbook": ("Coalescing", "Outbox", "Playbook", "Review", "Webhook"),
     "classifier.policy": ("PolicyContext",),
     "classifier.processor": ("ClassifierProcessor",),
     "classifier.question_files": ("parse_questions",),

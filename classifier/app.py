@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
+from classifier.agent import Agent, Tool
+from classifier.agent_checks import agent_problems
 from classifier.classifier import Classifier, unsupported_questions
+from classifier.decision import Phase
 from classifier.errors import ConfigurationError
 from classifier.gates import check_gates
 from classifier.models.protocol import DecisionModel
 from classifier.playbook import Playbook
-from classifier.processor import ClassifierProcessor
+from classifier.processor import GUARDED_PHASES, ClassifierProcessor
 from classifier.tracing import Tracer, installed
 
 T = TypeVar("T")
@@ -35,13 +39,17 @@ Registered: TypeAlias = Mapping[str, N] | Iterable[N]
 
 
 class App:
-    """Declares models, classifiers, processors and playbooks by key and id.
+    """Declares models, classifiers, processors, playbooks, agents and tools by key and id.
 
     Args:
         models: By key.
         classifiers: By key, or a list whose ids are the keys.
         processors: By key, or a list whose ids are the keys.
         playbooks: By key, or a list whose ids are the keys.
+        agents: By key, or a list whose ids are the keys.
+        tools: By key, or a list whose ids are the keys; agents may name them.
+        require_guard: Phases that a processor must guard, or the app does not start: one that declares the
+            phase and enforces its policy.
     """
 
     def __init__(
@@ -51,11 +59,17 @@ class App:
         classifiers: Registered[Classifier[Any]] = (),
         processors: Registered[ClassifierProcessor[Any]] = (),
         playbooks: Registered[Playbook[Any]] = (),
+        agents: Registered[Agent] = (),
+        tools: Registered[Tool] = (),
+        require_guard: Sequence[Phase] = (),
     ) -> None:
         self.models = dict(models or {})
         self.classifiers = _keyed(classifiers)
         self.processors = _keyed(processors)
         self.playbooks = _keyed(playbooks)
+        self.agents = _keyed(agents)
+        self.tools = _keyed(tools)
+        self.require_guard = tuple(require_guard)
 
     def resolve(self, environ: Mapping[str, str], *, tracer: Tracer | None = None) -> ResolvedApp:
         """Looks everything up and gives models their keys from `environ`.
@@ -74,7 +88,9 @@ class App:
             )
         classifiers = self._bound_classifiers(installed() if tracer is None else tracer)
         processors = {name: _bound(each, classifiers) for name, each in _index(self.processors).items()}
-        return ResolvedApp(self._all_models(), classifiers, _index(self.playbooks), processors)
+        tools = _index(self.tools)
+        agents = {name: agent.bound(tools) for name, agent in _index(self.agents).items()}
+        return ResolvedApp(self._all_models(), classifiers, _index(self.playbooks), processors, agents)
 
     def problems(self, environ: Mapping[str, str]) -> Iterator[str]:
         """Every reason why this app cannot start, one sentence each; also configures the models."""
@@ -83,13 +99,18 @@ class App:
         yield from _duplicates("classifier", list(self._all_classifiers()))
         yield from _duplicates("processor", self.processors)
         yield from _duplicates("playbook", self.playbooks)
+        yield from _duplicates("agent", self.agents)
+        yield from _duplicates("tool", self.tools)
         for _, classifier in self._all_classifiers():
             yield from self._classifier_problems(classifier)
         for _, processor in self.processors:
             yield from self._processor_problems(processor)
+        for phase in self.require_guard:
+            yield from self._guard_problems(phase)
         for _, playbook in self.playbooks:
             yield from playbook.problems()
             yield from self._playbook_problems(playbook)
+        yield from agent_problems(self.agents, self.tools, _index(self.processors), environ)
 
     def _classifier_problems(self, classifier: Classifier[Any]) -> Iterator[str]:
         model = self._model(classifier)
@@ -112,6 +133,17 @@ class App:
             processor.bound(classifier)
         except ConfigurationError as error:
             yield str(error)
+
+    def _guard_problems(self, phase: Phase) -> Iterator[str]:
+        if phase not in GUARDED_PHASES:
+            yield f"require_guard names the phase {phase!r}; there are {', '.join(GUARDED_PHASES)}"
+            return
+        declared = [processor for _, processor in self.processors if phase in (processor.phases or ())]
+        if not declared:
+            yield f"require_guard asks for a guard of {phase}; no processor declares that phase"
+        elif all(processor.mode == "monitor" for processor in declared):
+            named = ", ".join(repr(processor.id) for processor in declared)
+            yield f"{phase} is only monitored, by {named}, and require_guard asks for a guard"
 
     def _playbook_problems(self, playbook: Playbook[Any]) -> Iterator[str]:
         classifier = _lookup(_index(self.classifiers), playbook.classifier)
@@ -165,11 +197,13 @@ class ResolvedApp:
         classifiers: Mapping[str, Classifier[Any]],
         playbooks: Mapping[str, Playbook[Any]],
         processors: Mapping[str, ClassifierProcessor[Any]],
+        agents: Mapping[str, Agent] = MappingProxyType({}),
     ) -> None:
         self._models = models
         self.classifiers = _Lookup("classifier", classifiers)
         self.processors = _Lookup("processor", processors)
         self.playbooks = _Lookup("playbook", playbooks)
+        self.agents = _Lookup("agent", agents)
 
     def classifier_of(self, playbook: Playbook[Any]) -> Classifier[Any]:
         """The classifier a playbook asks."""

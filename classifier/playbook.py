@@ -10,6 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from classifier.answers import Answers
@@ -70,6 +71,19 @@ class Webhook:
 Destination: TypeAlias = Outbox | Webhook
 
 
+@dataclass(frozen=True, slots=True)
+class Coalescing:
+    """Merge the events of one subject that come close together: one run sees the latest of them.
+
+    Attributes:
+        quiet: The run starts when nothing has come for so long.
+        longest: However much comes, no event waits longer than this.
+    """
+
+    quiet: timedelta
+    longest: timedelta
+
+
 @dataclass(frozen=True, kw_only=True)
 class Playbook(Generic[A]):
     """What to ask, when to trust it, where to send it.
@@ -85,6 +99,9 @@ class Playbook(Generic[A]):
             or `content`, else the data as it is.
         event_types: The CloudEvents types it takes; empty for all.
         policy_version: The author's name for this policy, recorded with every decision.
+        ordered: Its events are states of their subject: an older one never follows a newer one.
+        coalescing: How long events of one subject are gathered for one run; implies `ordered`.
+        own_actors: Who acts on our behalf elsewhere; what these cause starts no run.
     """
 
     id: str
@@ -96,6 +113,9 @@ class Playbook(Generic[A]):
     state: Callable[[JSON], State] | None = None
     event_types: tuple[str, ...] = ()
     policy_version: str | None = None
+    ordered: bool = False
+    coalescing: Coalescing | None = None
+    own_actors: tuple[str, ...] = ()
 
     async def branch(self, answers: Any) -> Branch:
         """What becomes of an event with these answers.
@@ -103,7 +123,10 @@ class Playbook(Generic[A]):
         Raises:
             PolicyError: The route function raised, or returned neither a route nor a `Review`.
         """
-        chosen = await self._routed(answers)
+        return self.branch_for(await self._routed(answers), answers)
+
+    def branch_for(self, chosen: str | Review, answers: Any) -> Branch:
+        """What becomes of an event for which the route function chose this."""
         closed = closed_gates(self.gates, answers)
         if isinstance(chosen, Review):
             return Branch("review", chosen.suggestion, (_code(chosen.reason), *closed))
@@ -142,6 +165,9 @@ class Playbook(Generic[A]):
         for route in self.destinations:
             if route != "*" and route not in self.routes:
                 yield f"playbook {self.id!r} delivers {route!r}, which is not one of its routes"
+        together = self.coalescing
+        if together is not None and not timedelta(0) < together.quiet <= together.longest:
+            yield f"playbook {self.id!r} coalesces: quiet must be more than nothing and at most longest"
 
     async def _routed(self, answers: Any) -> str | Review:
         try:

@@ -23,6 +23,7 @@ from typing import Any
 
 import psutil
 
+from tests.forked import run_forked
 from tests.tree import ROOT
 
 PROGRAM = str(Path(sys.executable).with_name("classifier"))
@@ -153,11 +154,7 @@ async def started(
 
 async def run(*arguments: str, environ: dict[str, str], given: bytes = b"") -> Finished:
     """Runs the command to its end, with `given` on standard input."""
-    with tempfile.TemporaryFile() as file:
-        file.write(given)
-        file.seek(0)
-        async with started(*arguments, environ=environ, stdin=file.fileno()) as running:
-            return await running.finished()
+    return Finished(*await run_forked(PROGRAM, arguments, environ, given, PATIENCE))
 
 
 async def run_on_a_terminal(*arguments: str, environ: dict[str, str]) -> tuple[int, str]:

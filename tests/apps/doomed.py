@@ -20,9 +20,10 @@ from temporalio.client import Client, Interceptor
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from temporalio.worker import Interceptor as WorkerInterceptor
 
-from classifier.audit.records import AcceptedEvent, HistoryEvent, SourceEvent
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.audit.store import AuditStore
 from classifier.decision import Decision
+from classifier.values import JSON
 from tests.apps import remote
 from worker import Settings, opened, working
 
@@ -72,6 +73,9 @@ class CliffStore:
 
     async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
         return await self._store.accepted(events)
+
+    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
+        return await self._store.last_facts(tenant, workflow_id, kind)
 
 
 class CliffInterceptor(Interceptor, WorkerInterceptor):

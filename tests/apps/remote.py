@@ -22,18 +22,25 @@ def route(answers: ShelfQuestions) -> str | Review:
     return Review("asked_for") if shelf in {None, "review"} else str(shelf)
 
 
-app = App(
-    models={
-        "remote": SystemOne("counted", service=Service("counted", base_url_variables=("COUNTED_MODEL_URL",)))
-    },
-    playbooks=[
-        Playbook(
-            id="shelves",
-            classifier=Classifier("shelves", "remote", ShelfQuestions),
-            routes=("a", "b", "c", "d"),
-            route=route,
-            gates={"shelf": 0.8},
-            destinations={"*": Outbox("outbox.jsonl")},
-        )
-    ],
-)
+def shelves() -> App:
+    """The app, anew: its model keeps the address that it was resolved with."""
+    return App(
+        models={
+            "remote": SystemOne(
+                "counted", service=Service("counted", base_url_variables=("COUNTED_MODEL_URL",))
+            )
+        },
+        playbooks=[
+            Playbook(
+                id="shelves",
+                classifier=Classifier("shelves", "remote", ShelfQuestions),
+                routes=("a", "b", "c", "d"),
+                route=route,
+                gates={"shelf": 0.8},
+                destinations={"*": Outbox("outbox.jsonl")},
+            )
+        ],
+    )
+
+
+app = shelves()

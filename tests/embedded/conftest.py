@@ -35,8 +35,16 @@ async def template() -> AsyncGenerator[Path]:
 @pytest.fixture
 def used(home: Path, template: Path) -> Path:
     """A state folder of its own for this test, with the traces of an earlier stack."""
-    subprocess.run(["cp", "-a", f"{template}/.", str(home)], check=True)
+    _copy(template, home)
     return home
+
+
+@pytest.fixture(scope="module")
+def kept(template: Path) -> Generator[Path]:
+    """The same, shared by the tests that leave it as sound as they found it."""
+    with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
+        _copy(template, Path(folder))
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +53,7 @@ async def shared() -> AsyncGenerator[Stack]:
     with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
         async with Stack(Path(folder)) as stack:
             yield stack
+
+
+def _copy(template: Path, home: Path) -> None:
+    subprocess.run(["cp", "-a", f"{template}/.", str(home)], check=True)

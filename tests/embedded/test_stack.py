@@ -89,17 +89,17 @@ async def test_a_second_up_on_the_same_folder_is_refused_with_one_sentence(share
     assert running(shared.home) == shared.addresses
 
 
-async def test_a_later_start_is_quick_and_keeps_data_and_ports(used: Path) -> None:
-    before = StateFolder(used).read_record()
+async def test_a_later_start_is_quick_and_keeps_data_and_ports(kept: Path) -> None:
+    before = StateFolder(kept).read_record()
     begin = time.perf_counter()
-    async with Stack(used) as stack:
+    async with Stack(kept) as stack:
         assert time.perf_counter() - begin < 5
         assert await find_traces(stack.addresses)
-        during = StateFolder(used).read_record()
-        assert running(used) == stack.addresses
-    assert running(used) is None
-    assert servers(used) == {}
-    assert StateFolder(used).read_record() == before
+        during = StateFolder(kept).read_record()
+        assert running(kept) == stack.addresses
+    assert running(kept) is None
+    assert servers(kept) == {}
+    assert StateFolder(kept).read_record() == before
     assert (during.temporal_port, during.ui_port, during.postgres_port) == (
         before.temporal_port,
         before.ui_port,
@@ -107,25 +107,25 @@ async def test_a_later_start_is_quick_and_keeps_data_and_ports(used: Path) -> No
     )
 
 
-async def test_ports_of_last_time_that_are_taken_are_replaced(used: Path) -> None:
+async def test_ports_of_last_time_that_are_taken_are_replaced(kept: Path) -> None:
     taken = [socket.create_server((LOOPBACK, 0)) for _ in range(3)]
     ports = [each.getsockname()[1] for each in taken]
-    folder = StateFolder(used)
+    folder = StateFolder(kept)
     folder.update_record(temporal_port=ports[0], ui_port=ports[1], postgres_port=ports[2])
     with contextlib.ExitStack() as closing:
         for each in taken:
             closing.enter_context(each)
-        async with Stack(used) as stack:
+        async with Stack(kept) as stack:
             assert await find_traces(stack.addresses)
     record = folder.read_record()
     assert not {record.temporal_port, record.ui_port, record.postgres_port} & set(ports)
 
 
-async def test_a_part_that_is_not_wanted_is_not_started(used: Path) -> None:
-    async with Stack(used, temporal=False) as stack:
-        assert set(servers(used)) == {"postgres"}
+async def test_a_part_that_is_not_wanted_is_not_started(kept: Path) -> None:
+    async with Stack(kept, temporal=False) as stack:
+        assert set(servers(kept)) == {"postgres"}
         assert (stack.addresses.temporal_address, stack.addresses.temporal_ui) == (None, None)
-        assert running(used) == stack.addresses
+        assert running(kept) == stack.addresses
 
 
 async def test_with_no_part_wanted_the_folder_is_not_even_made(home: Path) -> None:
@@ -134,23 +134,23 @@ async def test_with_no_part_wanted_the_folder_is_not_even_made(home: Path) -> No
     assert not (home / "never").exists()
 
 
-async def test_an_error_inside_leaves_no_process_behind(used: Path) -> None:
+async def test_an_error_inside_leaves_no_process_behind(kept: Path) -> None:
     async def fail() -> None:
-        async with Stack(used):
-            assert set(servers(used)) == {"postgres", "temporal"}
+        async with Stack(kept):
+            assert set(servers(kept)) == {"postgres", "temporal"}
             raise LookupError
 
     with pytest.raises(LookupError):
         await fail()
-    assert servers(used) == {}
+    assert servers(kept) == {}
 
 
 @pytest.mark.parametrize("wait", ["while it starts", "while it runs"])
-async def test_cancellation_leaves_no_process_behind(used: Path, wait: str) -> None:
+async def test_cancellation_leaves_no_process_behind(kept: Path, wait: str) -> None:
     entered = asyncio.Event()
 
     async def use() -> None:
-        async with Stack(used) as stack:
+        async with Stack(kept) as stack:
             entered.set()
             await stack.watch()
 
@@ -158,20 +158,20 @@ async def test_cancellation_leaves_no_process_behind(used: Path, wait: str) -> N
     if wait == "while it runs":
         await entered.wait()
     else:
-        await until(lambda: bool(servers(used)))
+        await until(lambda: bool(servers(kept)))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert servers(used) == {}
-    assert running(used) is None
+    assert servers(kept) == {}
+    assert running(kept) is None
 
 
-async def test_ctrl_c_stops_everything(used: Path) -> None:
-    with owner(used) as other:
-        assert running(used) == other.addresses
+async def test_ctrl_c_stops_everything(kept: Path) -> None:
+    with owner(kept) as other:
+        assert running(kept) == other.addresses
         assert other.interrupt() == 130
-    assert servers(used) == {}
-    assert running(used) is None
+    assert servers(kept) == {}
+    assert running(kept) is None
 
 
 async def test_a_state_folder_that_is_a_file_is_refused_with_one_sentence(home: Path) -> None:

@@ -9,8 +9,12 @@ from classifier.answers import Answers, BooleanAnswer, ChoiceAnswer, Refusal, Sc
 from classifier.classifier import Classifier
 from classifier.models.protocol import DecisionModel
 from classifier.playbook import Outbox, Playbook, Review
+from classifier.processor import ClassifierProcessor
 from classifier.questions import Boolean, Choice, Question, Questions, Score
 from classifier.result import ClassifierResult
+from classifier.temporal.requests import Evaluation
+from classifier.temporal.workflow import Processors, evaluate
+from classifier.verdict import Verdict
 
 Topic = Literal["billing", "outage", "other"]
 
@@ -114,3 +118,48 @@ PLAYBOOK = Playbook(
     gates={"topic": 0.6},
 )
 assert_type(PLAYBOOK, Playbook[Ticket])
+
+
+def from_a_processor_come_its_own_answers(processor: ClassifierProcessor[Ticket], verdict: Verdict) -> None:
+    assert_type(verdict.answers(processor), tuple[Ticket, ...])
+    assert_type(verdict.answers("tickets", Ticket), tuple[Ticket, ...])
+    for answers in verdict.answers("tickets", Ticket):
+        assert_type(answers.topic.choice_or(None), Topic | None)
+
+
+def a_match_on_the_outcome_is_complete(verdict: Verdict) -> int:
+    match verdict.outcome:
+        case "allowed":
+            return 1
+        case "filtered":
+            return 2
+        case "aborted":
+            return 3
+        case _:
+            assert_never(verdict.outcome)
+
+
+def a_match_that_forgets_an_option_does_not_compile(verdict: Verdict) -> str:
+    (answers,) = verdict.answers("tickets", Ticket)
+    match answers.topic.choice_or("other"):
+        case "billing":
+            return "one"
+        case "outage":
+            return "two"
+        case missing:
+            assert_never(missing)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def a_topic_that_nobody_declared_does_not_compile(verdict: Verdict) -> bool:
+    (answers,) = verdict.answers("tickets", Ticket)
+    return answers.topic.choice_or(None) == "biling"  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
+
+
+def an_answer_that_is_not_declared_does_not_compile(verdict: Verdict) -> object:
+    (answers,) = verdict.answers("tickets", Ticket)
+    return answers.mood  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType,reportUnknownVariableType]
+
+
+async def a_verdict_in_a_workflow_is_the_same(guards: Processors) -> None:
+    assert_type(await guards.input(["hello"]), Verdict)
+    assert_type(await evaluate("tickets", "hello", Ticket), Evaluation[Ticket])
