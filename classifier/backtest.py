@@ -254,7 +254,7 @@ def _playbook_rule(playbook: Playbook[Any]) -> _Rule:
 
 
 def _awaited(returned: Any, runner: asyncio.Runner) -> Any:
-    if returned is None or isinstance(returned, str):  # as nearly always, and a hundred thousand times a second
+    if returned is None or isinstance(returned, str):  # as nearly always, and in a hurry
         return returned
     return runner.run(_wait(returned)) if inspect.isawaitable(returned) else returned
 

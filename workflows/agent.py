@@ -22,7 +22,7 @@ from classifier.context import TENANT_KEY, tenant_of
 from classifier.decision import Ids
 from classifier.temporal.messages import RecordRequest
 from classifier.temporal.pending import recording, records_are_in
-from workflows.agent_memory import carried, ended_event, turn_from_json, turn_to_json
+from workflows.agent_memory import carried, ended_event, turn_body, turn_from_json, turn_to_json
 from workflows.agent_messages import (
     AGENT,
     APPROVE,
@@ -169,9 +169,9 @@ class AgentWorkflow:
         self._decide(approval, approved=False)
 
     @workflow.query(name=TRANSCRIPT)
-    def transcript(self) -> list[Turn]:
-        """Every turn that is over, oldest first; of very long threads, the newest whole."""
-        return carried(list(self._turns.values()))
+    def transcript(self) -> list[dict[str, Any]]:
+        """Every `Turn` that is over, oldest first; of very long threads, the newest whole."""
+        return [turn_body(turn) for turn in carried(list(self._turns.values()))]
 
     @workflow.query(name=STATE)
     def state(self) -> ThreadState:

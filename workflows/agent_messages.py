@@ -190,7 +190,7 @@ class Carried:
         forgotten: How many turns before these are not even known by their id any more.
     """
 
-    turns: list[Any] = field(default_factory=list[Any])
+    turns: list[str] = field(default_factory=list[str])
     events: list[str] = field(default_factory=list[str])
     offset: int = 0
     forgotten: int = 0

@@ -5,7 +5,8 @@
 The peer, `temporalio-typesafe`, runs in an environment of its own that this installs. Both workers, the
 decision model (a stand-in that answers at once), Temporal and PostgreSQL are processes of their own. The
 variants take turns in each round; a ratio is the median of the rounds' ratios, since a machine's load changes
-from round to round. Rates are for this machine alone.
+from round to round. Rates are for this machine alone. The processor time of a decision, of all processes
+together, says more than its rate where others use the machine too.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import time
 import venv
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+import psutil
 from temporalio.client import Client
 
 from classifier.temporal.client import evaluate
@@ -77,22 +80,38 @@ def variants(client: Client) -> dict[str, tuple[Variant, int]]:
     }
 
 
-async def rate(variant: Variant, size: int, name: str, count: int) -> float:
-    """Decisions a second."""
+@dataclass(frozen=True)
+class Speed:
+    """Decisions a second, and the milliseconds of processor time of one, of all processes together."""
+
+    rate: float
+    cpu_ms: float
+
+
+async def speed(variant: Variant, size: int, name: str, count: int) -> Speed:
+    """Measures a variant once."""
     slots = asyncio.Semaphore(AT_ONCE if size == 1 else 1)
 
     async def unit(number: int) -> None:
         async with slots:
             await variant(name, number)
 
-    began = time.monotonic()
+    began, used = time.monotonic(), cpu()
     await asyncio.gather(*(unit(number) for number in range(count)))
-    return count * size / (time.monotonic() - began)
+    made = count * size
+    return Speed(made / (time.monotonic() - began), (cpu() - used) * 1000 / made)
 
 
-async def measure(count: int, rounds: int, peer: Path | None) -> dict[str, list[float]]:
-    """Rates of every variant, a round after another."""
-    rates: dict[str, list[float]] = {}
+def cpu() -> float:
+    """Seconds of processor time of this process and all below it."""
+    own = psutil.Process()
+    times = [one.cpu_times() for one in [own, *own.children(recursive=True)]]
+    return sum(each.user + each.system for each in times)
+
+
+async def measure(count: int, rounds: int, peer: Path | None) -> dict[str, list[Speed]]:
+    """The speeds of every variant, a round after another."""
+    speeds: dict[str, list[Speed]] = {}
     with tempfile.TemporaryDirectory(prefix="classifier-bench-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         home.chmod(0o711)
@@ -114,13 +133,15 @@ async def measure(count: int, rounds: int, peer: Path | None) -> dict[str, list[
             client = await Client.connect(address)
             known = variants(client)
             for name, (variant, size) in known.items():
-                await rate(variant, size, f"warm {name}", 30 if size == 1 else 1)
+                await speed(variant, size, f"warm {name}", 30 if size == 1 else 1)
             for number in range(rounds):
                 for name, (variant, size) in known.items():
-                    found = await rate(variant, size, f"{number} {name}", count if size == 1 else 2)
-                    rates.setdefault(name, []).append(found)
-                    print(f"  round {number + 1}  {name:<24} {found:8.1f}/s", flush=True)
-    return rates
+                    found = await speed(variant, size, f"{number} {name}", count if size == 1 else 2)
+                    speeds.setdefault(name, []).append(found)
+                    print(
+                        f"  {number + 1}  {name:<24} {found.rate:7.1f}/s {found.cpu_ms:6.1f} ms", flush=True
+                    )
+    return speeds
 
 
 def peer_environment(folder: Path) -> Path:
@@ -147,12 +168,13 @@ async def saying(*command: str) -> AsyncGenerator[str]:
         await process.wait()
 
 
-def ratios(rates: dict[str, list[float]]) -> dict[str, float]:
-    """The median over the rounds, by target."""
-    return {
-        what: statistics.median(one / other for one, other in zip(rates[ours], rates[peer], strict=True))
-        for what, ours, peer, _ in TARGETS
-    }
+def ratios(speeds: dict[str, list[Speed]], ours: str, peer: str) -> tuple[float, float]:
+    """How many times faster, and how many times less processor time: medians over the rounds."""
+    rounds = list(zip(speeds[ours], speeds[peer], strict=True))
+    return (
+        statistics.median(one.rate / other.rate for one, other in rounds),
+        statistics.median(other.cpu_ms / one.cpu_ms for one, other in rounds),
+    )
 
 
 def main() -> None:
@@ -163,15 +185,21 @@ def main() -> None:
     arguments.add_argument("--peer", type=Path, help="a Python that has the peer installed already")
     arguments.add_argument("--out", type=Path)
     given = arguments.parse_args()
-    rates = asyncio.run(measure(given.count, given.rounds, given.peer))
-    found = ratios(rates)
+    speeds = asyncio.run(measure(given.count, given.rounds, given.peer))
+    found = {what: ratios(speeds, ours, peer) for what, ours, peer, _ in TARGETS}
+    print("  rate    CPU")
     for what, _, peer, target in TARGETS:
-        print(f"{found[what]:5.2f} x of {peer:<20} {what:<26} (aim {target} x)")
-    for name, each in rates.items():
-        print(f"{statistics.median(each):8.1f}/s  {name:<24} {' '.join(f'{one:.0f}' for one in each)}")
+        rate, cpu_ratio = found[what]
+        print(f"{rate:5.2f} x {cpu_ratio:5.2f} x of {peer:<20} {what:<26} (aim {target} x)")
+    for name, each in speeds.items():
+        rate = statistics.median(one.rate for one in each)
+        used = statistics.median(one.cpu_ms for one in each)
+        print(f"{rate:8.1f}/s {used:6.1f} ms CPU  {name}")
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "durable.json").write_text(json.dumps({"ratios": found, "rates": rates}, indent=2))
+        kept = {name: [asdict(one) for one in each] for name, each in speeds.items()}
+        written = json.dumps({"ratios": found, "speeds": kept}, indent=2)
+        (given.out / "durable.json").write_text(written, encoding="utf-8")
 
 
 if __name__ == "__main__":
