@@ -48,7 +48,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install -U 'pip>=25.1'
-	$(PIP) install -c constraints.txt -e '.[embedded,local,chat,otel,serve,pii]' --group test --group lint
+	$(PIP) install -c constraints.txt -e '.[embedded,local,chat,otel,serve,pii,parquet]' --group test --group lint
 	@touch $@ $(VENV)/.run
 
 clean: ## remove the virtual environment and caches
