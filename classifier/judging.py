@@ -163,17 +163,24 @@ class Desk:
         Raises:
             PolicyError: The policy raised instead of deciding.
         """
-        ruling: Ruling | None = None
         try:
-            ruling = await self._ruling(asked)
+            ruling = await self._ruled(asked)
         except PolicyError:
             if asked.processor.mode == "enforce":
                 raise
             log.error("monitored policy raised", extra={"processor_id": asked.processor.id})  # noqa: TRY400 - its text may hold content
             return None
-        finally:
-            asked.span.end(None if ruling is None else ruling.outcome)
         return self._decision(asked, ruling)
+
+    async def _ruled(self, asked: Asked) -> Ruling:
+        """What policy makes of it; the judgement's span ends here."""
+        outcome: str | None = None
+        try:
+            ruling = await self._ruling(asked)
+            outcome = ruling.outcome
+            return ruling
+        finally:
+            asked.span.end(outcome)
 
     async def _ruling(self, asked: Asked) -> Ruling:
         processor = asked.processor
