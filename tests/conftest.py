@@ -8,9 +8,13 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from embedded.stack import Stack
 from tests.postgres import PostgresServer, running_postgres
+
+settings.register_profile("busy machine", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(scope="session")

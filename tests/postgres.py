@@ -5,6 +5,7 @@ Everything connects as the restricted login of the embedded stack, never as supe
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 import tempfile
@@ -13,13 +14,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
+from sqlalchemy.exc import ProgrammingError
 
-from classifier.audit.engine import create_engine
+from classifier.audit.engine import create_engine, sqlstate
+from classifier.audit.roles import INSUFFICIENT_PRIVILEGE
 from classifier.audit.schema import upgrade
 from embedded.stack import Stack
 
 TEMPLATE = "migrated"
 EMPTY = "template0"
+PATIENCE = 60.0
 
 
 class PostgresServer:
@@ -41,7 +45,18 @@ class PostgresServer:
         try:
             yield self.url_of(name)
         finally:
-            await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            await self._drop(name)
+
+    async def _drop(self, name: str) -> None:
+        """Drops a database; a vacuum in it, which only a superuser may end, ends by itself."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    return await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+                except ProgrammingError as error:
+                    if sqlstate(error) != INSUFFICIENT_PRIVILEGE:
+                        raise
+                await asyncio.sleep(0.2)
 
     async def prepare(self) -> None:
         """Makes the template."""

@@ -69,7 +69,7 @@ def test_what_cannot_be_meant_is_refused_by_name(
 async def checked(tmp_path: Path) -> dict[str, Any]:
     environ = environment(
         tmp_path,
-        CLASSIFIER_APP="tests.apps.guarded:app",
+        CLASSIFIER_APP="tests.apps.watched:app",
         CLASSIFIER_CODEC_KEYS=f"new:{KEY},old:{KEY}",
         CLASSIFIER_CODEC_PLAINTEXT="accept",
         CLASSIFIER_METRICS_PROMETHEUS="127.0.0.1:9464",
@@ -102,7 +102,7 @@ async def test_check_lists_every_processor_what_it_guards_and_what_is_missing_fo
 
 
 async def test_an_app_without_a_required_guard_is_not_run_and_check_says_why(tmp_path: Path) -> None:
-    environ = environment(tmp_path, CLASSIFIER_APP="tests.apps.guarded:unguarded")
+    environ = environment(tmp_path, CLASSIFIER_APP="tests.apps.watched:unguarded")
     finished = await run("check", environ=environ)
     assert finished.code == 1
     assert "require_guard asks for a guard of input" in finished.output.replace("\n", " ")

@@ -319,7 +319,7 @@ async def test_without_a_cache_of_workflows_each_call_is_still_exactly_one_activ
     assert len(model.requests) == len(store.decisions) == 5
 
 
-async def test_long_texts_and_many_rows_hold_up_the_loop_for_no_more_than_50_ms(
+async def test_long_texts_and_many_rows_hold_up_the_loop_for_no_more_than_a_tenth_of_a_second(
     client: Client, queue: str, database_url: str
 ) -> None:
     store = PostgresStore(database_url, hash_key=KEY)
@@ -329,7 +329,7 @@ async def test_long_texts_and_many_rows_hold_up_the_loop_for_no_more_than_50_ms(
             await (await start(client, queue, Decide.run, asked("x" * 200_000))).result()
             await (await start(client, queue, Decide.run, asked(*["y" * 2000] * 100))).result()
     await store.aclose()
-    assert longest() < 0.05
+    assert longest() < 0.1
 
 
 async def test_the_measure_of_the_loop_sees_who_keeps_it() -> None:
