@@ -77,6 +77,7 @@ async def test_a_worker_that_is_told_twice_gives_back_what_is_in_flight(house: H
     assert (row.failure, row.attempts, model.requests) == (None, 1, 1)
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_told_while_it_starts_does_not_start(house: House) -> None:
     called = asyncio.Event()
 
