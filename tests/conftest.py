@@ -1,14 +1,16 @@
-"""Fixtures that every folder shares: one PostgreSQL, one Temporal, and a fresh migrated database per test."""
+"""What every folder shares: one PostgreSQL, one Temporal; per test a migrated database and a task queue."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+import uuid
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from temporalio.client import Client
 
 from embedded.stack import Stack
 from tests.postgres import PostgresServer, running_postgres
@@ -41,3 +43,15 @@ async def temporal_address() -> AsyncGenerator[str]:
             yield stack.addresses.temporal_address
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+async def client(temporal_address: str) -> Client:
+    """A client of that server."""
+    return await Client.connect(temporal_address)
+
+
+@pytest.fixture
+def queue() -> str:
+    """A task queue of the test's own."""
+    return f"queue-{uuid.uuid4()}"

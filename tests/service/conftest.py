@@ -13,16 +13,6 @@ from tests.postgres import PostgresServer
 from tests.service.house import House, house
 
 
-@pytest.fixture(scope="session")
-async def client(temporal_address: str) -> Client:
-    return await Client.connect(temporal_address)
-
-
-@pytest.fixture
-def queue() -> str:
-    return f"queue-{uuid.uuid4()}"
-
-
 @pytest.fixture
 async def desk(client: Client, queue: str, tmp_path: Path, database_url: str) -> AsyncGenerator[House]:
     async with house(client, queue, tmp_path, database_url) as running:

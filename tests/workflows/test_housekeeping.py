@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -33,16 +32,6 @@ from workflows.housekeeping import HousekeepingWorkflow
 
 LONG_AGO = datetime(2024, 1, 15, tzinfo=UTC)
 UPKEEP = Upkeep(retention=timedelta(days=400), content_ages={"acme": timedelta(days=30)})
-
-
-@pytest.fixture
-async def client(temporal_address: str) -> Client:
-    return await Client.connect(temporal_address)
-
-
-@pytest.fixture
-def queue() -> str:
-    return f"housekeeping-{uuid.uuid4()}"
 
 
 @pytest.fixture
