@@ -20,8 +20,8 @@ _CALL = tuple(each.name for each in fields(Done))
 WHOLE_BYTES = 700_000
 """Of turns that are carried whole; Temporal's payloads end at 2 MiB, and the newest events go along."""
 KNOWN_BYTES = 400_000
-"""Of older turns, of which only what became of them is carried: some five thousand."""
-_PER_TURN, _PER_PART, _PER_ID, _ESCAPED = 400, 150, 40, 6
+"""Of older turns, of which only what became of them is carried: over a thousand."""
+_PER_TURN, _PER_PART = 400, 150
 
 
 def conversation(
@@ -62,7 +62,7 @@ def carried(turns: Sequence[Turn]) -> list[Turn]:
     for turn in reversed(turns):
         whole -= _size(turn) if whole >= 0 else 0
         if whole < 0:
-            known -= _PER_TURN // 4 + len(turn.id) * _ESCAPED
+            known -= _PER_TURN // 4 + _bytes(turn.id)
         if known < 0:
             break
         kept.append(turn if whole >= 0 else forgetting(turn))
@@ -143,13 +143,14 @@ def _length(messages: Sequence[dict[str, Any]]) -> int:
 
 
 def _size(turn: Turn) -> int:
-    """At most so many bytes as JSON, roughly; counting them all exactly would hold up the workflow."""
+    """At most so many bytes in a payload; everything but what was said is taken for as long as it can be."""
     calls = [call for step in turn.steps for call in step.calls]
-    texts = [turn.id, turn.text, str(turn.tripwire or ""), *(step.text for step in turn.steps)]
-    texts += [getattr(call, name) for call in calls for name in _CALL]
-    parts = len(calls) + len(turn.steps)
-    return _PER_TURN + _PER_PART * parts + _PER_ID * len(turn.decision_ids) + sum(map(_bytes, texts))
+    said = [turn.id, turn.text, turn.tripwire, turn.decision_ids, *(step.text for step in turn.steps)]
+    said += [getattr(call, name) for call in calls for name in _CALL]
+    return _PER_TURN + _PER_PART * (len(calls) + len(turn.steps)) + sum(map(_bytes, said))
 
 
-def _bytes(text: str) -> int:
-    return len(text) + text.count("\n") + text.count('"') if text.isascii() else len(text) * _ESCAPED
+def _bytes(value: Any) -> int:
+    """As JSON within a text of JSON, which is what a payload makes of `turn_to_json`."""
+    once = json.dumps(value)
+    return len(once) + once.count("\\") + once.count('"')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -132,7 +134,13 @@ def test_old_turns_lose_their_texts_before_their_ids() -> None:
     assert {(each.text, each.outcome) for each in forgotten} == {("", "finished")}
 
 
-TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(["\u0448" * 3_000, '"' * 5_000, "\n" * 5_000]))
+def test_over_a_thousand_older_turns_keep_their_outcome() -> None:
+    kept = carried([replace(turn(0, 1_000), id=str(uuid.uuid4())) for _ in range(5_000)])
+    assert sum(each.forgotten for each in kept) > 1_000
+
+
+LONG = ["\u0448" * 3_000, '"' * 5_000, "\n" * 5_000, "\0" * 3_000, "\\" * 5_000, "\U0001f600" * 2_000]
+TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(LONG))
 DONE = st.builds(Done, TEXTS, TEXTS, TEXTS, TEXTS, st.just("finished"), TEXTS)
 TURNS = st.builds(
     Turn,
