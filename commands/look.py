@@ -39,7 +39,7 @@ async def list_decisions(
     console = Console()
     rows = [_row(decision) for decision in page.decisions]
     console.print(
-        table("Decisions, newest first", ["decision", "decided at", "what", "answers", "became"], rows)
+        table("Decisions, newest first", ["=decision", "decided at", "what", "answers", "became"], rows)
     )
     if page.next_cursor is not None:
         bounds = "".join(f"--{name} {value} " for name, value in bounds_of(query).items() if value)

@@ -46,7 +46,7 @@ async def list_reviews(
     console = Console()
     now = datetime.now(UTC)
     rows = [_row(one, now) for one in waiting]
-    console.print(table("Waiting for a person, oldest first", ["decision", "#waits", "text", "why"], rows))
+    console.print(table("Waiting for a person, oldest first", ["=decision", "#waits", "text", "why"], rows))
     if waiting:
         example = f"{program()} review decide {waiting[0].decision.decision_id} --route ROUTE --by NAME"
         say(console, f"\ndecide: {example}")

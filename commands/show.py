@@ -9,9 +9,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -25,8 +24,6 @@ PLAIN_EVERY = 2.0
 BAR_WIDTH = 20
 _STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves the cursor, turns the direction of text round, or is no character at all."""
-
-Advance: TypeAlias = Callable[[int], None]
 
 
 def program() -> str:
@@ -43,13 +40,23 @@ def print_json(body: JSON) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table; columns whose title starts with "#" are numbers and stand right."""
+    """A table.
+
+    Args:
+        title: Above it.
+        columns: Their titles: one that starts with "#" is of numbers and stands right, one that starts with
+            "=" is of what people copy and stays on one line.
+        rows: A text for each column.
+    """
     made = Table(
         title=Text(plain(title)), title_justify="left", title_style="bold", header_style="dim", box=None
     )
     for column in columns:
         made.add_column(
-            column.removeprefix("#"), justify="right" if column.startswith("#") else "left", overflow="fold"
+            column.lstrip("#="),
+            justify="right" if column.startswith("#") else "left",
+            no_wrap=column.startswith("="),
+            overflow="fold",
         )
     for row in rows:
         made.add_row(*(Text(plain(cell)) for cell in row))
