@@ -23,6 +23,9 @@ NOTE = "agent.note"
 TOPIC = "thread"
 RECORDS = "records"
 """Decisions that could not be stored travel under this topic; readers never see it."""
+PUBLISH = "__temporal_workflow_stream_publish"
+POLL = "__temporal_workflow_stream_poll"
+"""The signal and the update that a `WorkflowStream` takes batches and readers by."""
 
 Event: TypeAlias = dict[str, Any]
 WHOLE_REPLY = -1

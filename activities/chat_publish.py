@@ -17,11 +17,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.contrib.workflow_streams import PublishEntry, PublishInput
 from temporalio.converter import PayloadConverter
 
-from activities.chat_messages import RECORDS, TOPIC, Event
+from activities.chat_messages import PUBLISH, RECORDS, TOPIC, Event
 from classifier.temporal.travel import chunks
-
-PUBLISH = "__temporal_workflow_stream_publish"
-"""The signal that a `WorkflowStream` takes batches by."""
 
 SHORTEST_PAUSE = 0.1
 LONGEST_PAUSE = 1.0

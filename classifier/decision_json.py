@@ -16,7 +16,7 @@ from classifier.values import JSON
 
 T = TypeVar("T")
 
-_PLAIN = (
+PLAIN = (
     "ordinal",
     "classifier_id",
     "phase",
@@ -35,8 +35,9 @@ _PLAIN = (
     "mode",
     "original",
 )
-_OBJECTS = ("gates", "request_context", "metadata")
-_LISTS = ("warnings", "normalised")
+OBJECTS = ("gates", "request_context", "metadata")
+LISTS = ("warnings", "normalised")
+"""With the two before: the fields that stand in JSON under their own names."""
 
 
 def decision_to_json(decision: Decision) -> dict[str, JSON]:
@@ -53,9 +54,9 @@ def decision_to_json(decision: Decision) -> dict[str, JSON]:
         "branch": _or_none(branch_to_json, decision.branch),
         "truncation": _or_none(asdict, decision.truncation),
     }
-    body.update({name: getattr(decision, name) for name in _PLAIN})
-    body.update({name: dict(getattr(decision, name)) for name in _OBJECTS})
-    body.update({name: list(getattr(decision, name)) for name in _LISTS})
+    body.update({name: getattr(decision, name) for name in PLAIN})
+    body.update({name: dict(getattr(decision, name)) for name in OBJECTS})
+    body.update({name: list(getattr(decision, name)) for name in LISTS})
     return body
 
 
@@ -66,8 +67,8 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         StoreError: A field is missing or unreadable.
     """
     try:
-        plain: dict[str, Any] = {name: body[name] for name in (*_PLAIN, *_OBJECTS)}
-        plain.update({name: tuple(body[name]) for name in _LISTS})
+        plain: dict[str, Any] = {name: body[name] for name in (*PLAIN, *OBJECTS)}
+        plain.update({name: tuple(body[name]) for name in LISTS})
         return Decision(
             decision_id=uuid.UUID(body["decision_id"]),
             decided_at=datetime.fromisoformat(body["decided_at"]),

@@ -19,6 +19,7 @@ AppOption = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
 Tenant = Annotated[str, typer.Option(help="Whose events and decisions.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
 
 

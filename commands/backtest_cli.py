@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from commands.arguments import AppOption, Json, Tenant, run, settings_of
+from commands.arguments import AppOption, DryRun, Json, Tenant, run, settings_of
 from commands.filters import Filters, filtered
 
 app = typer.Typer(no_args_is_help=True, help="Looking again.")
@@ -79,9 +79,7 @@ def reconcile(
         str | None,
         typer.Option(help="Runs that ended since: a time, or an age such as 2d. Default: all there are."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
     """Recover what runs had decided that were terminated before it could be stored.

@@ -8,7 +8,8 @@ import sys
 
 from rich.console import Console
 
-from classifier.audit.arrivals import ArrivalPosition, Arrived
+from classifier.audit.arrivals import Arrived
+from classifier.audit.chain import Place
 from classifier.audit.export import strict
 from classifier.audit.history import History
 from classifier.audit.query import DecisionQuery
@@ -50,7 +51,7 @@ async def tail(settings: Settings, query: DecisionQuery, *, every: float, as_jso
 async def _arrived(
     history: History,
     query: DecisionQuery,
-    position: ArrivalPosition | None,
+    position: Place | None,
     *,
     every: float,
     console: Console,

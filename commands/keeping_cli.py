@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from commands.arguments import Json, Tenant, run, settings_of
+from commands.arguments import DryRun, Json, Tenant, run, settings_of
 
 app = typer.Typer(no_args_is_help=True, help="Keeping the history.")
 
@@ -52,7 +52,6 @@ def verify(
 
 
 By = Annotated[str, typer.Option(help="Who does it; stands in the record.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")]
 
 
 @app.command("erase", epilog="Example: classifier history erase --resource user-77 --by Ada --dry-run")

@@ -23,6 +23,7 @@ from classifier.errors import ConfigurationError
 from classifier.labelling import read_label
 from classifier.values import JSON, language_of
 from commands.look import bounds_of, identity
+from commands.reading import grouped
 from commands.show import bar, print_json, say, table
 from worker import Settings, opened
 
@@ -113,24 +114,14 @@ async def labelled_lines(database_url: str, query: DecisionQuery) -> AsyncGenera
         LabelledDecisions(database_url) as labels,
         aclosing(labels.of(query)) as labelled,
     ):
-        lines: list[str] = []
-        async for one in labelled:
-            if language_of(one.decision.state).strip():
-                lines.append(json.dumps(strict(_line(one)), allow_nan=False))
-            if len(lines) == _LINES:
-                yield _page(lines)
-                lines = []
-        if lines:
-            yield _page(lines)
+        lines = (_line(one) async for one in labelled if language_of(one.decision.state).strip())
+        async for page in grouped(lines, _LINES):
+            yield ExportPage("".join(page), len(page))
 
 
-def _page(lines: list[str]) -> ExportPage:
-    return ExportPage("".join(f"{line}\n" for line in lines), len(lines))
-
-
-def _line(one: Labelled) -> Mapping[str, JSON]:
+def _line(one: Labelled) -> str:
     state = one.decision.state
-    return {
+    body: dict[str, JSON] = {
         "question": one.answer.question,
         "text" if isinstance(state, str) else "state": state,
         "label": one.answer.label,
@@ -139,6 +130,7 @@ def _line(one: Labelled) -> Mapping[str, JSON]:
         "at": one.at.isoformat(),
         "from": one.origin,
     }
+    return json.dumps(strict(body), allow_nan=False) + "\n"
 
 
 def _said(label: JSON) -> str:

@@ -1,10 +1,10 @@
-"""Reads lines of a file or a pipe in batches, without holding up anything else."""
+"""Reads in batches: lines of a file or a pipe, without holding up anything else, or what comes one by one."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from itertools import islice
 from typing import TypeVar
@@ -17,6 +17,18 @@ async def batches(lines: Iterable[bytes], size: int) -> AsyncIterator[list[tuple
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     while batch := await _in_daemon_thread(lambda: list(islice(numbered, size))):
         yield batch
+
+
+async def grouped(items: AsyncIterator[T], size: int) -> AsyncGenerator[list[T]]:
+    """What comes one by one, so many at a time."""
+    group: list[T] = []
+    async for item in items:
+        group.append(item)
+        if len(group) == size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 async def _in_daemon_thread(work: Callable[[], T]) -> T:

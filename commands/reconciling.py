@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowExecution
 
-from activities.chat_messages import CHAT, RECORDS
-from activities.chat_publish import PUBLISH
+from activities.chat_messages import CHAT, PUBLISH, RECORDS
 from classifier.temporal.reconcile import Carriers, Reconciled, Reconciler, pending_of
 from classifier.values import JSON
+from commands.reading import grouped
 from commands.show import print_json, progress, say, table
 from worker import Settings, opened
-
-T = TypeVar("T")
 
 _AT_ONCE = 20
 
@@ -79,7 +77,7 @@ async def reconcile(settings: Settings, *, since: datetime | None, dry_run: bool
         reconciler = Reconciler(service.client, service.store, CARRIERS, dry_run=dry_run)
         total = await reconciler.count(since)
         with progress(console, total, what="runs") as shown:
-            async for runs in _batches(reconciler.runs(since), _AT_ONCE):
+            async for runs in grouped(reconciler.runs(since), _AT_ONCE):
                 for one in await asyncio.gather(*(_reconciled(reconciler, run) for run in runs)):
                     summary.add(one)
                 shown.advance(len(runs))
@@ -92,17 +90,6 @@ async def reconcile(settings: Settings, *, since: datetime | None, dry_run: bool
 
 async def _reconciled(reconciler: Reconciler, run: WorkflowExecution) -> Reconciled:
     return await reconciler.reconcile(run.id, run.run_id)
-
-
-async def _batches(items: AsyncIterator[T], size: int) -> AsyncIterator[list[T]]:
-    batch: list[T] = []
-    async for item in items:
-        batch.append(item)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def _show(console: Console, summary: Summary, *, dry_run: bool) -> None:

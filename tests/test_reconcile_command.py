@@ -13,8 +13,8 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 
-from activities.chat_messages import CHAT, ChatResult
-from activities.chat_publish import PUBLISH, Publisher
+from activities.chat_messages import CHAT, PUBLISH, ChatResult
+from activities.chat_publish import Publisher
 from classifier.audit.history import History
 from classifier.audit.memory import MemoryStore
 from classifier.audit.query import DecisionQuery

@@ -26,10 +26,8 @@ from temporalio.contrib.workflow_streams import (
 )
 from temporalio.exceptions import ApplicationError
 
-from activities.chat_messages import RECORDS, TOPIC, Event, attempt_of
+from activities.chat_messages import POLL, PUBLISH, RECORDS, TOPIC, Event, attempt_of
 
-PUBLISH_SIGNAL = "__temporal_workflow_stream_publish"
-POLL = "__temporal_workflow_stream_poll"
 OFFSET = "__temporal_workflow_stream_offset"
 TRY_AGAIN = "StreamDraining"
 """Clients of workflow streams ask again after an error of this type."""
@@ -76,10 +74,10 @@ class ThreadStream:
         self._on_event = on_event
         self._on_records = on_records
         sdk: Any = workflow  # which leaves handlers untyped
-        self._published: Callable[[PublishInput], None] = sdk.get_signal_handler(PUBLISH_SIGNAL)
+        self._published: Callable[[PublishInput], None] = sdk.get_signal_handler(PUBLISH)
         self._polled: Callable[[PollInput], Awaitable[PollResult]] = sdk.get_update_handler(POLL)
         self._ends: Callable[[], int] = sdk.get_query_handler(OFFSET)
-        sdk.set_signal_handler(PUBLISH_SIGNAL, self._publish)
+        sdk.set_signal_handler(PUBLISH, self._publish)
         sdk.set_update_handler(POLL, self._poll, validator=self._check_poll)
         self._run_id = workflow.info().run_id
         self._polls: list[_Poll] = []

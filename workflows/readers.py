@@ -32,9 +32,8 @@ from temporalio.client import (
 from temporalio.contrib.workflow_streams import PollInput, PollResult
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.chat_messages import TOPIC, Event
+from activities.chat_messages import POLL, TOPIC, Event
 
-POLL = "__temporal_workflow_stream_poll"
 TRUNCATED = "TruncatedOffset"
 
 LINGER = 5.0

@@ -16,6 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from classifier.audit.chain import Place
 from classifier.audit.escape import escape
 from classifier.audit.query import DecisionQuery
 from classifier.audit.rows import decision_of
@@ -26,19 +27,6 @@ from classifier.errors import StoreError
 
 ARRIVAL_ORDER = (decisions.c.transaction_id, decisions.c.arrival)
 """What to order by: total, and the same for every reader."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class ArrivalPosition:
-    """The place of a decision in the order of arrival.
-
-    Attributes:
-        transaction_id: The transaction that wrote it, as a number that never wraps round.
-        arrival: Its number, unique in a database.
-    """
-
-    transaction_id: int
-    arrival: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,44 +40,62 @@ class Arrived:
     """
 
     decisions: tuple[Decision, ...]
-    position: ArrivalPosition | None
+    position: Place | None
     more: bool
 
 
-def position_of(row: Any) -> ArrivalPosition:
-    """The position of a row mapping that has both columns."""
-    return ArrivalPosition(row["transaction_id"], row["arrival"])
+def place_in(table: sa.Table) -> sa.ColumnElement[Any]:
+    """The place of a row of `table`, to be compared."""
+    return sa.tuple_(table.c.transaction_id, table.c.arrival)
 
 
-def arrived_between(
-    tenant: str, after: ArrivalPosition | None, until: ArrivalPosition
-) -> list[sa.ColumnElement[bool]]:
-    """What holds for the decisions of `tenant` after one position, or from the first on, up to another."""
-    place = sa.tuple_(*ARRIVAL_ORDER)
-    found = [decisions.c.tenant == escape(tenant), place <= _literal(until)]
-    return found if after is None else [*found, place > _literal(after)]
+def literal(place: Place) -> sa.ColumnElement[Any]:
+    """What `place_in` is compared with."""
+    return sa.tuple_(
+        sa.literal(place.transaction_id, sa.BigInteger), sa.literal(place.arrival, sa.BigInteger)
+    )
+
+
+def oldest_open() -> sa.ColumnElement[int]:
+    """The oldest transaction that is still open; rows of those below it are final."""
+    return _as_number(sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot()))
+
+
+def unborn(table: sa.Table, tenant: str) -> sa.Exists:
+    """Whether `tenant` has a row there that a transaction yet to come has written, which cannot be."""
+    next_one = _as_number(sa.func.pg_snapshot_xmax(sa.func.pg_current_snapshot()))
+    return sa.exists().where(table.c.tenant == escape(tenant), table.c.transaction_id >= next_one)
+
+
+def restored(tenant: str) -> StoreError:
+    """What to raise where there is such a row."""
+    return StoreError(
+        f"tenant {tenant!r} has rows of transactions that this server has not begun: they were restored "
+        "from another server, and their order of arrival cannot be followed; "
+        "raise this server's transaction id above theirs with pg_resetwal, to a multiple of 1048576"
+    )
 
 
 def select_last(tenant: str) -> sa.Select[*tuple[Any, ...]]:
     """The position of the last decision of `tenant` that is final; no row where there is none."""
     return (
         sa.select(*ARRIVAL_ORDER)
-        .where(decisions.c.tenant == escape(tenant), decisions.c.transaction_id < _oldest_open())
+        .where(decisions.c.tenant == escape(tenant), decisions.c.transaction_id < oldest_open())
         .order_by(*(column.desc() for column in ARRIVAL_ORDER))
         .limit(1)
     )
 
 
-def select_arrived(
-    tenant: str, after: ArrivalPosition | None, until: ArrivalPosition, limit: int
-) -> sa.Select[*tuple[Any, ...]]:
+def select_arrived(tenant: str, after: Place | None, until: Place, limit: int) -> sa.Select[*tuple[Any, ...]]:
     """Decisions with their contents in the order of arrival; `until` is a position that is final."""
-    return (
-        SELECT_DECISIONS.where(*arrived_between(tenant, after, until)).order_by(*ARRIVAL_ORDER).limit(limit)
-    )
+    place = place_in(decisions)
+    between = [decisions.c.tenant == escape(tenant), place <= literal(until)]
+    if after is not None:
+        between.append(place > literal(after))
+    return SELECT_DECISIONS.where(*between).order_by(*ARRIVAL_ORDER).limit(limit)
 
 
-async def last_arrival(connection: AsyncConnection, tenant: str) -> ArrivalPosition | None:
+async def last_arrival(connection: AsyncConnection, tenant: str) -> Place | None:
     """The position of the last decision of `tenant` that is final; None where there is none.
 
     Args:
@@ -99,18 +105,14 @@ async def last_arrival(connection: AsyncConnection, tenant: str) -> ArrivalPosit
     Raises:
         StoreError: The rows were restored from another server, so their order says nothing here.
     """
-    if (await connection.execute(_select_unborn(tenant))).first() is not None:
-        raise StoreError(
-            f"tenant {tenant!r} has decisions of transactions that this server has not begun: they were "
-            "restored from another server, and their order of arrival cannot be followed; "
-            "raise this server's transaction id above theirs with pg_resetwal"
-        )
+    if await connection.scalar(sa.select(unborn(decisions, tenant))):
+        raise restored(tenant)
     row = (await connection.execute(select_last(tenant))).mappings().first()
-    return None if row is None else position_of(row)
+    return None if row is None else _place_of(row)
 
 
 async def arrived_since(
-    connection: AsyncConnection, query: DecisionQuery, after: ArrivalPosition | None, limit: int
+    connection: AsyncConnection, query: DecisionQuery, after: Place | None, limit: int
 ) -> Arrived:
     """The final decisions after `after` that `query` asks for; errors as for `last_arrival`.
 
@@ -122,28 +124,12 @@ async def arrived_since(
     select = select_arrived(query.tenant, after, until, limit).where(*conditions(query))
     rows: Sequence[Any] = (await connection.execute(select)).mappings().all()
     more = len(rows) == limit
-    position = position_of(rows[-1]) if more else until
+    position = _place_of(rows[-1]) if more else until
     return Arrived(tuple(decision_of(dict(row)) for row in rows), position, more)
 
 
-def _literal(position: ArrivalPosition) -> sa.ColumnElement[Any]:
-    return sa.tuple_(
-        sa.literal(position.transaction_id, sa.BigInteger), sa.literal(position.arrival, sa.BigInteger)
-    )
-
-
-def _oldest_open() -> sa.ColumnElement[int]:
-    return _as_number(sa.func.pg_snapshot_xmin(sa.func.pg_current_snapshot()))
-
-
-def _select_unborn(tenant: str) -> sa.Select[*tuple[Any, ...]]:
-    """A row that a transaction yet to come has written, which cannot be."""
-    next_one = _as_number(sa.func.pg_snapshot_xmax(sa.func.pg_current_snapshot()))
-    return (
-        sa.select(decisions.c.arrival)
-        .where(decisions.c.tenant == escape(tenant), decisions.c.transaction_id >= next_one)
-        .limit(1)
-    )
+def _place_of(row: Any) -> Place:
+    return Place(row["transaction_id"], row["arrival"])
 
 
 def _as_number(transaction: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:

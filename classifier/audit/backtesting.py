@@ -17,11 +17,11 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from classifier.answers import answers_from_json
-from classifier.audit.escape import decode
+from classifier.audit.escape import ESCAPE, decode
 from classifier.audit.query import DecisionQuery, Position
 from classifier.audit.reader import TenantReader
 from classifier.audit.rows import decision_of
-from classifier.audit.sql import JOINED, newest
+from classifier.audit.sql import FACTS, JOINED, newest
 from classifier.audit.tables import decision_contents, decisions
 from classifier.backtest import Backtest, BacktestReport, StoredAnswers, WantsMore, branch_text
 
@@ -38,12 +38,11 @@ _LOOKED_AT = (
 )
 _SELECT_ANSWERS = sa.select(_FACTS.decided_at, *_LOOKED_AT).select_from(decisions)
 _SELECT_WHOLE = sa.select(
-    *(column for column in _FACTS if column.name not in {"recorded_at", "reason_text"}),
+    *FACTS,
     decision_contents.c.request_context,
     decision_contents.c.state.is_(None).label("gone"),
 ).select_from(JOINED)
 """All that a policy can look at; the text is not among it."""
-_ESCAPED = "␛"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ async def _whole_page(
 
 def _stored(text: str) -> Iterable[StoredAnswers]:
     lines: list[list[Any]] = json.loads(text)
-    if _ESCAPED in text:
+    if ESCAPE in text:
         lines = cast("list[list[Any]]", decode(lines))
     for decision_id, outcome, action, route, phase, message, answers in lines:
         yield StoredAnswers(

@@ -66,7 +66,12 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a row stands in the order in which rows became visible."""
+    """Where a row stands in the order in which rows became visible.
+
+    Attributes:
+        transaction_id: The transaction that wrote it, as a number that never wraps round.
+        arrival: Its number, unique in a database.
+    """
 
     transaction_id: int
     arrival: int

@@ -166,19 +166,6 @@ def _moved(row_id: uuid.UUID | None, sealed: Places, standing: Places) -> bool:
     return bool(before - now) and bool(now - before)
 
 
-def first_difference(leaves: Sequence[Leaf], rows: Sequence[StoredRow]) -> Breach | None:
-    """The first row of a whole chain that was changed, removed, inserted or reordered, or None."""
-    sealed: dict[uuid.UUID, list[Place]] = {}
-    standing: dict[uuid.UUID, list[Place]] = {}
-    for leaf in leaves:
-        sealed.setdefault(leaf.row_id, []).append(leaf.place)
-    for row in rows:
-        standing.setdefault(row.row_id, []).append(row.place)
-    end = leaves[-1].place if leaves else START
-    among = [row for row in rows if row.place <= end]
-    return next(iter(settled(differences(leaves, among), sealed, standing)), None)
-
-
 def leaf_breach(sequence: int, *, unsigned: bool = False) -> Breach:
     """The leaf of this number does not follow from the one before it, or no checkpoint signs it."""
     detail = (

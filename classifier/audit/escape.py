@@ -20,13 +20,13 @@ from classifier.values import JSON
 MAX_DEPTH = 200
 """Values nested deeper are replaced by a text that says so."""
 
-_ESCAPE = "␛"
-_FLOAT = f"{_ESCAPE}float"
+ESCAPE = "␛"
+_FLOAT = f"{ESCAPE}float"
 _TOO_DEEP = f"[more than {MAX_DEPTH} levels deep, not stored]"
 _TOO_LONG = "[an integer of thousands of digits, not stored]"
 _MAX_BITS = 10_000
-_UNSTORABLE = re.compile(f"[\0{_ESCAPE}\ud800-\udfff]")
-_ESCAPED = re.compile(f"{_ESCAPE}([0-9a-f]{{4}})")
+_UNSTORABLE = re.compile(f"[\0{ESCAPE}\ud800-\udfff]")
+_ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
 _JSONB_READS_AS_INTEGER = 1e16
 _LONGEST_KEY = 512
 _KEPT_OF_A_LONG_KEY = 256
@@ -36,12 +36,12 @@ def escape(text: str) -> str:
     """`text` without anything that PostgreSQL cannot store; different texts stay different."""
     if text.isascii() and "\0" not in text:
         return text
-    return _UNSTORABLE.sub(lambda found: f"{_ESCAPE}{ord(found[0]):04x}", text)
+    return _UNSTORABLE.sub(lambda found: f"{ESCAPE}{ord(found[0]):04x}", text)
 
 
 def unescape(text: str) -> str:
     """What `escape` was given."""
-    if _ESCAPE not in text:
+    if ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
 
@@ -112,4 +112,4 @@ def bounded(text: str) -> str:
     if len(raw) <= _LONGEST_KEY:
         return stored
     start = raw[:_KEPT_OF_A_LONG_KEY].decode(errors="ignore")
-    return f"{start}{_ESCAPE}sha256:{hashlib.sha256(raw).hexdigest()}"
+    return f"{start}{ESCAPE}sha256:{hashlib.sha256(raw).hexdigest()}"

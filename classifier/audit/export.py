@@ -10,6 +10,7 @@ JSON has no numbers that are not finite: those are texts here, "NaN", "Infinity"
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import re
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +21,12 @@ from typing import Any, Literal, TypeAlias, cast
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
+from classifier.audit.escape import ESCAPE
 from classifier.audit.query import DecisionQuery, Position
 from classifier.audit.reader import TenantReader
-from classifier.audit.sql import JOINED, conditions, newest
+from classifier.audit.sql import CONTENTS, FACTS, JOINED, conditions, newest
 from classifier.audit.tables import decision_contents, decisions
+from classifier.decision_json import LISTS, OBJECTS, PLAIN
 from classifier.values import JSON
 
 Form: TypeAlias = Literal["jsonl", "csv", "flat"]
@@ -38,17 +41,23 @@ _CONTENTS = decision_contents.c
 FLAT: Mapping[str, sa.Column[Any]] = {
     **{
         column.name: column
-        for column in _FACTS
-        if column.name
-        not in {"transaction_id", "arrival", "recorded_at", "reason_text", "state_hash", "state_length"}
+        for column in FACTS
+        if column.name not in {"transaction_id", "arrival", "state_hash", "state_length"}
     },
-    **{
-        name: _CONTENTS[name]
-        for name in ("resource_id", "state", "state_is_json", "request_context", "original")
-    },
+    **{column.name: column for column in CONTENTS},
 }
 """The columns of the forms without nesting; JSON values are texts in them."""
 
+_OF_CONTENTS: Mapping[str, sa.ColumnElement[Any]] = {
+    "state": sa.case(
+        (_CONTENTS.state_is_json, _CONTENTS.state),
+        else_=sa.cast(sa.func.to_json(sa.func.coalesce(_CONTENTS.state, "")), sa.Text),
+    ),
+    "request_context": sa.func.coalesce(
+        _CONTENTS.request_context, sa.literal_column("CAST('{}' AS jsonb)", JSONB)
+    ),
+    "original": _CONTENTS.original,
+}
 _STRUCTURE: Mapping[str, Any] = {
     "decision_id": _FACTS.decision_id,
     "decided_at": _FACTS.decided_at,
@@ -81,43 +90,15 @@ _STRUCTURE: Mapping[str, Any] = {
         {"original": _FACTS.truncated_from, "sent": _FACTS.truncated_to, "by": _FACTS.truncated_by},
     ),
     **{
-        name: _FACTS[name]
-        for name in (
-            "ordinal",
-            "classifier_id",
-            "phase",
-            "outcome",
-            "question_set",
-            "duration_ms",
-            "attempts",
-            "processor_id",
-            "playbook_id",
-            "policy_version",
-            "provider",
-            "requested_model",
-            "resolved_model",
-            "provider_request_id",
-            "mode",
-            "gates",
-            "metadata",
-            "warnings",
-            "normalised",
-        )
+        name: _OF_CONTENTS[name] if name in _OF_CONTENTS else _FACTS[name]
+        for name in (*PLAIN, *OBJECTS, *LISTS)
     },
-    "state": sa.case(
-        (_CONTENTS.state_is_json, _CONTENTS.state),
-        else_=sa.cast(sa.func.to_json(sa.func.coalesce(_CONTENTS.state, "")), sa.Text),
-    ),
-    "request_context": sa.func.coalesce(
-        _CONTENTS.request_context, sa.literal_column("CAST('{}' AS jsonb)", JSONB)
-    ),
-    "original": _CONTENTS.original,
 }
 """`decision_to_json` as columns; a pair is what is NULL where the part is absent, and the part."""
 
 _ALREADY_JSON = frozenset({"state"})
 _FLOAT = re.compile(r'\{("|""|\\")␛float\1: ?\1([^"\\]+)\1\}')
-_ESCAPED = re.compile("␛([0-9a-f]{4})")
+_ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
 _FORMULA = "=+-@\t\r"
 """What a cell may not begin with, since a spreadsheet would run it."""
 _LINE_ENDS = "\x85\u2028\u2029"
@@ -191,6 +172,11 @@ def select_lines(
     query: DecisionQuery, form: Form, limit: int, position: Position | None = None
 ) -> sa.Select[*tuple[Any, ...]]:
     """Time, id and line of decisions, newest first, those after `position`."""
+    return newest(_select(form), query, limit, position)
+
+
+@functools.cache
+def _select(form: Form) -> sa.Select[*tuple[Any, ...]]:
     match form:
         case "jsonl":
             parts = _object(_STRUCTURE)
@@ -201,8 +187,7 @@ def select_lines(
         case "csv":
             parts = _row(FLAT.values())
     line = _joined(parts).label("line")
-    select = sa.select(_FACTS.decided_at, _FACTS.decision_id, line).select_from(JOINED)
-    return newest(select, query, limit, position)
+    return sa.select(_FACTS.decided_at, _FACTS.decision_id, line).select_from(JOINED)
 
 
 def unescaped(text: str, form: Form) -> str:
@@ -212,7 +197,7 @@ def unescaped(text: str, form: Form) -> str:
     if form != "csv":
         for end in _LINE_ENDS:
             text = text.replace(end, f"\\u{ord(end):04x}")
-    if "␛" not in text:
+    if ESCAPE not in text:
         return text
     text = _FLOAT.sub(lambda found: _as_json(float(found[2]), found[1]), text)
     # Within JSON, nested or not, four hexadecimal digits are how such a character is written anyway.
@@ -232,7 +217,7 @@ def strict(value: JSON) -> JSON:
 
 def _character(found: re.Match[str]) -> str:
     """What PostgreSQL cannot store cannot be in such a file either."""
-    return "␛" if found[1] == "241b" else _REPLACEMENT
+    return ESCAPE if found[1] == "241b" else _REPLACEMENT
 
 
 def _as_json(number: float, quote: str) -> str:

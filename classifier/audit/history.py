@@ -10,7 +10,8 @@ from typing import Any, Literal, cast
 
 import sqlalchemy as sa
 
-from classifier.audit.arrivals import ArrivalPosition, Arrived, arrived_since, last_arrival
+from classifier.audit.arrivals import Arrived, arrived_since, last_arrival
+from classifier.audit.chain import Place
 from classifier.audit.escape import decode, escape, unescape, unescape_optional
 from classifier.audit.query import DecisionQuery, Position
 from classifier.audit.reader import TenantReader
@@ -92,13 +93,13 @@ class History(TenantReader):
             row = (await connection.execute(select)).mappings().first()
         return None if row is None else decision_of(dict(row))
 
-    async def last_arrival(self, tenant: str) -> ArrivalPosition | None:
+    async def last_arrival(self, tenant: str) -> Place | None:
         """Where the decisions that arrive from now on come after; None where there is none yet."""
         async with self._reading(tenant) as connection:
             return await last_arrival(connection, tenant)
 
     async def arrived(
-        self, query: DecisionQuery, after: ArrivalPosition | None = None, limit: int = MAX_PAGE
+        self, query: DecisionQuery, after: Place | None = None, limit: int = MAX_PAGE
     ) -> Arrived:
         """The decisions that `query` asks for in the order in which they arrived, from `after` on.
 

@@ -51,11 +51,6 @@ class Hold:
     released_by: str | None = None
     released_at: datetime | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it still holds."""
-        return self.released_at is None
-
 
 async def place_hold(
     database_url: str,

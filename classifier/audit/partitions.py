@@ -55,9 +55,9 @@ class Month:
         return f"FROM ('{self.start}') TO ({end})"
 
     @property
-    def start(self) -> str:
+    def start(self) -> datetime:
         """Its first moment."""
-        return f"{self.year:04}-{self.month:02}-01 00:00:00+00"
+        return datetime(self.year, self.month, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

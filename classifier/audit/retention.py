@@ -101,13 +101,13 @@ async def drop_months(
     """
     by, at = checked_name(by), utc(now or datetime.now(UTC))
     async with keeping(database_url, "dropping old months") as connection:
-        old = [month for month in await _months(connection) if _start(month.plus(1)) <= before]
+        old = [month for month in await _months(connection) if month < Month.of(before)]
         if not dry_run:
             await _lock(connection, old)
         holds = await open_holds(connection)
         held = {month: found for month in old if (found := await _holding(connection, month, holds))}
         going = [month for month in old if month not in held]
-        waiting = _waiting(_start(Month.of(before)), {hold.tenant for hold in holds})
+        waiting = _waiting(Month.of(before).start, {hold.tenant for hold in holds})
         report = Dropped(
             months=tuple(month.suffix for month in going),
             decisions=await _counted(connection, going, waiting),
@@ -252,13 +252,9 @@ async def _months(connection: AsyncConnection) -> list[Month]:
     return sorted(Month(int(name[1]), int(name[2])) for name in found if name is not None)
 
 
-def _start(month: Month) -> datetime:
-    return datetime(month.year, month.month, 1, tzinfo=UTC)
-
-
 def _within(month: Month) -> sa.ColumnElement[bool]:
     moment = decisions.c.decided_at
-    return sa.and_(moment >= _start(month), moment < _start(month.plus(1)))
+    return sa.and_(moment >= month.start, moment < month.plus(1).start)
 
 
 async def _holding(
@@ -297,7 +293,7 @@ async def _lock(connection: AsyncConnection, months: Collection[Month]) -> None:
 
 
 async def _stubs(connection: AsyncConnection, month: Month, key: SealKey) -> int:
-    return len(await retained_stubs(connection, key, since=_start(month), until=_start(month.plus(1))))
+    return len(await retained_stubs(connection, key, since=month.start, until=month.plus(1).start))
 
 
 async def _drop(connection: AsyncConnection, months: Collection[Month]) -> None:

@@ -5,7 +5,6 @@ The same rows are what the insert statement reads and what quarantine keeps.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import uuid
@@ -57,7 +56,7 @@ def utc(moment: datetime) -> datetime:
 
 def keyed_hash(key: bytes, value: JSON) -> str:
     """HMAC-SHA256 of the canonical form, in hex: says whether two values are equal, and nothing else."""
-    return hmac.new(key, canonical_json(encode(value)), hashlib.sha256).hexdigest()
+    return hmac.digest(key, canonical_json(encode(value)), "sha256").hex()
 
 
 def subject_of(key: bytes, tenant: str, resource: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from classifier.audit.arrivals import literal, oldest_open, place_in, unborn
 from classifier.audit.chain import ANSWER_ROWS, CONTENTS, SEALED, START, Columns, Kind, Place, StoredRow
 from classifier.audit.escape import escape, unescape
 from classifier.audit.tables import SCHEMA, decisions, history_events, seal_checkpoints, seal_leaves
@@ -28,7 +29,6 @@ _NAMES: Mapping[Kind, Sequence[str]] = {
     kind: sorted({name for sealed in SEALED.values() for name in sealed[kind]} - {ANSWER_ROWS})
     for kind in KINDS
 }
-_BESIDE = "EXISTS (SELECT 1 FROM {schema}.{table} WHERE tenant = :tenant AND transaction_id >= s.xmax)"
 
 # How PostgreSQL prints times and numbers is a setting; here it has to be the same everywhere and always.
 _SPELLING = sa.text(
@@ -36,13 +36,6 @@ _SPELLING = sa.text(
     "set_config('extra_float_digits', '1', true)"
 )
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('classifier.audit.seal ' || :tenant, 0))")
-_HORIZON = sa.text(
-    "WITH s AS (SELECT CAST(CAST(pg_snapshot_xmin(now) AS text) AS bigint) AS xmin, "  # noqa: S608 - names of our own
-    "CAST(CAST(pg_snapshot_xmax(now) AS text) AS bigint) AS xmax FROM pg_current_snapshot() AS now) "
-    "SELECT s.xmin, "
-    + " OR ".join(_BESIDE.format(schema=SCHEMA, table=table.name) for table in _TABLE.values())
-    + " AS unborn FROM s"
-)
 
 
 def _answers() -> str:
@@ -104,8 +97,9 @@ async def lock(connection: AsyncConnection, tenant: str) -> None:
 
 async def horizon(connection: AsyncConnection, tenant: str) -> tuple[int, bool]:
     """The oldest transaction still open, and whether the tenant has rows of one that has not begun yet."""
-    row = (await connection.execute(_HORIZON, {"tenant": escape(tenant)})).one()
-    return row.xmin, row.unborn
+    beside = sa.or_(*(unborn(table, tenant) for table in _TABLE.values()))
+    before, restored = (await connection.execute(sa.select(oldest_open(), beside))).one()
+    return before, restored
 
 
 async def tenants(connection: AsyncConnection) -> list[str]:
@@ -160,7 +154,7 @@ async def count_after(connection: AsyncConnection, tenant: str, place: Place) ->
     """How many rows stand after a place."""
     total = 0
     for table in _TABLE.values():
-        after = sa.tuple_(table.c.transaction_id, table.c.arrival) > _literal(place)
+        after = place_in(table) > literal(place)
         select = sa.select(sa.func.count()).where(table.c.tenant == escape(tenant), after)
         total += (await connection.execute(select)).scalar_one()
     return total
@@ -176,7 +170,7 @@ async def count_of_period(
         table.c.tenant == escape(tenant),
         moment >= since,
         moment < until,
-        sa.tuple_(table.c.transaction_id, table.c.arrival) > _literal(after),
+        place_in(table) > literal(after),
     )
     return int((await connection.execute(select)).scalar_one())
 
@@ -206,12 +200,6 @@ def _given(tenant: str, after: Place, limit: int) -> dict[str, Any]:
         "after": after.arrival,
         "limit": limit,
     }
-
-
-def _literal(place: Place) -> sa.ColumnElement[Any]:
-    return sa.tuple_(
-        sa.literal(place.transaction_id, sa.BigInteger), sa.literal(place.arrival, sa.BigInteger)
-    )
 
 
 def _by_place(row: StoredRow) -> Place:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any
 
@@ -103,103 +104,43 @@ async def stubs_of(connection: AsyncConnection, tenant: str) -> list[RetainedStu
 
 async def insert_leaves(connection: AsyncConnection, tenant: str, leaves: Iterable[Leaf]) -> None:
     """Stores leaves."""
-    await connection.execute(
-        sa.insert(seal_leaves),
-        [
-            {
-                "tenant": escape(tenant),
-                "sequence": leaf.sequence,
-                "kind": leaf.kind,
-                "row_id": leaf.row_id,
-                "moment": leaf.moment,
-                "transaction_id": leaf.place.transaction_id,
-                "arrival": leaf.place.arrival,
-                "format": leaf.format,
-                "row_hash": leaf.row_hash,
-                "contents_hash": leaf.contents_hash,
-                "chain_hash": leaf.chain_hash,
-            }
-            for leaf in leaves
-        ],
-    )
+    whose = {"tenant": escape(tenant)}
+    await connection.execute(sa.insert(seal_leaves), [_row(leaf) | whose for leaf in leaves])
 
 
 async def insert_checkpoint(connection: AsyncConnection, checkpoint: Checkpoint) -> None:
     """Stores a checkpoint."""
-    await connection.execute(
-        sa.insert(seal_checkpoints).values(
-            tenant=escape(checkpoint.tenant),
-            number=checkpoint.number,
-            leaves=checkpoint.leaves,
-            transaction_id=checkpoint.place.transaction_id,
-            arrival=checkpoint.place.arrival,
-            chain_hash=checkpoint.chain_hash,
-            previous=checkpoint.previous,
-            sealed_at=checkpoint.sealed_at,
-            key_id=checkpoint.key_id,
-            signature=checkpoint.signature,
-        )
-    )
+    await connection.execute(sa.insert(seal_checkpoints), _row(checkpoint))
 
 
 async def insert_stub(connection: AsyncConnection, stub: RetainedStub) -> None:
     """Stores a stub; the same one again changes nothing."""
-    await connection.execute(
-        postgresql.insert(seal_stubs)
-        .on_conflict_do_nothing()
-        .values(
-            tenant=escape(stub.tenant),
-            kind=stub.kind,
-            since=stub.since,
-            until=stub.until,
-            through=stub.through,
-            leaves=stub.leaves,
-            digest=stub.digest,
-            made_at=stub.made_at,
-            key_id=stub.key_id,
-            signature=stub.signature,
-        )
-    )
+    await connection.execute(postgresql.insert(seal_stubs).on_conflict_do_nothing(), _row(stub))
 
 
-def _leaf(row: Mapping[str, Any]) -> Leaf:
-    return Leaf(
-        sequence=row["sequence"],
-        kind=row["kind"],
-        row_id=row["row_id"],
-        place=Place(row["transaction_id"], row["arrival"]),
-        moment=row["moment"],
-        format=row["format"],
-        row_hash=row["row_hash"],
-        contents_hash=row["contents_hash"],
-        chain_hash=row["chain_hash"],
-    )
+def _row(sealed: Leaf | Checkpoint | RetainedStub) -> dict[str, Any]:
+    """The columns are the fields by their names, but for the place, which is two of them."""
+    row = {each.name: getattr(sealed, each.name) for each in fields(sealed)}
+    if "place" in row:
+        row |= asdict(row.pop("place"))
+    if "tenant" in row:
+        row["tenant"] = escape(row["tenant"])
+    return row
 
 
-def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(
-        tenant=unescape(row["tenant"]),
-        number=row["number"],
-        leaves=row["leaves"],
-        place=Place(row["transaction_id"], row["arrival"]),
-        chain_hash=row["chain_hash"],
-        previous=row["previous"],
-        sealed_at=row["sealed_at"],
-        key_id=row["key_id"],
-        signature=row["signature"],
-    )
+def _leaf(row: dict[str, Any]) -> Leaf:
+    del row["tenant"]
+    return Leaf(**_placed(row))
 
 
-def _stub(row: Mapping[str, Any]) -> RetainedStub:
-    return RetainedStub(
-        tenant=unescape(row["tenant"]),
-        kind=row["kind"],
-        since=row["since"],
-        until=row["until"],
-        through=row["through"],
-        leaves=row["leaves"],
-        digest=row["digest"],
-        made_at=row["made_at"],
-        key_id=row["key_id"],
-        signature=row["signature"],
-    )
+def _checkpoint(row: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(tenant=unescape(row.pop("tenant")), **_placed(row))
+
+
+def _stub(row: dict[str, Any]) -> RetainedStub:
+    return RetainedStub(tenant=unescape(row.pop("tenant")), **row)
+
+
+def _placed(row: dict[str, Any]) -> dict[str, Any]:
+    place = Place(row.pop("transaction_id"), row.pop("arrival"))
+    return {**row, "place": place}

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from classifier.audit import seal_rows, seal_tables
+from classifier.audit.arrivals import restored
 from classifier.audit.chain import (
     Checkpoint,
     Kind,
@@ -240,11 +241,7 @@ async def _final(connection: AsyncConnection, tenant: str, after: Place, limit: 
     await seal_rows.spelled(connection)
     before, unborn = await seal_rows.horizon(connection, tenant)
     if unborn:
-        raise StoreError(
-            f"tenant {tenant!r} has rows of transactions that this server has not begun: they were restored "
-            "from another server, and their order of arrival cannot be followed; "
-            "raise this server's transaction id above theirs with pg_resetwal"
-        )
+        raise restored(tenant)
     return await seal_rows.final_rows(connection, tenant, after, before, limit)
 
 

@@ -12,8 +12,8 @@ from classifier.audit.escape import escape
 from classifier.audit.query import AnswerCondition, DecisionQuery, Operator, Position
 from classifier.audit.tables import decision_answers, decision_contents, decisions
 
-_FACTS = [column for column in decisions.columns if column.name not in {"recorded_at", "reason_text"}]
-_CONTENTS = [
+FACTS = [column for column in decisions.columns if column.name not in {"recorded_at", "reason_text"}]
+CONTENTS = [
     decision_contents.c[name]
     for name in ("resource_id", "state", "state_is_json", "request_context", "original")
 ]
@@ -36,7 +36,7 @@ MODEL_OF = sa.case(
 
 Ts = TypeVarTuple("Ts")
 
-SELECT_DECISIONS = sa.select(*_FACTS, *_CONTENTS).select_from(JOINED)
+SELECT_DECISIONS = sa.select(*FACTS, *CONTENTS).select_from(JOINED)
 """Everything `classifier.audit.rows.decision_of` reads; contents that were erased are NULL."""
 
 NEWEST_FIRST = (decisions.c.decided_at.desc(), decisions.c.decision_id.desc())
@@ -50,7 +50,7 @@ def conditions(query: DecisionQuery) -> list[sa.ColumnElement[bool]]:
 def newest(
     select: sa.Select[*Ts], query: DecisionQuery, limit: int, position: Position | None
 ) -> sa.Select[*Ts]:
-    """The rows of `select`, over `JOINED`, that `query` asks for: newest first, those after `position`.
+    """The rows of `select`, over `decisions`, that `query` asks for: newest first, those after `position`.
 
     The planner takes the two columns that join answers with decisions for independent and so expects one row
     where there are thousands. Conditions on answers are therefore applied by walking through the answers, by

@@ -7,6 +7,7 @@ so memory stays flat and writers and sealers may go on meanwhile.
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -126,6 +127,7 @@ class _Walk:
         self._advance = advance
         self._link = root(tenant)
         self._last: Checkpoint | None = None
+        self._outside = deque[Checkpoint]()
         self._waiting: list[Checkpoint] = []
         self._stubs: list[RetainedStub] = []
         self._digests: list[tuple[int, bytes]] = []
@@ -136,23 +138,23 @@ class _Walk:
     async def through(self, outside: Sequence[Checkpoint]) -> Verified:
         """The whole way."""
         await self._load_stubs()
-        kept: list[Checkpoint] = []
         for each in sorted(outside, key=lambda checkpoint: checkpoint.leaves):
             fault = self._keys.fault(each)
             if fault is None:
-                kept.append(each)
+                self._outside.append(each)
             else:
                 self._add([outside_breach(each, fault)])
+        believed = len(self._outside)
         whole = True
         while whole and len(self._breaches) < MOST_BREACHES:
             leaves = await seal_tables.leaves_after(
                 self._connection, self._tenant, self._link.sequence, _PAGE
             )
             if not leaves:
-                await self._end(kept)
+                await self._end()
                 break
-            whole = await self._stretch(leaves, kept)
-        return await self._report(len(kept))
+            whole = await self._stretch(leaves)
+        return await self._report(believed)
 
     async def _load_stubs(self) -> None:
         for stub in await seal_tables.stubs_of(self._connection, self._tenant):
@@ -163,7 +165,7 @@ class _Walk:
             else:
                 self._add([Breach(fault="stub", detail=stub_detail(stub, fault))])
 
-    async def _stretch(self, leaves: Sequence[Leaf], outside: Iterable[Checkpoint]) -> bool:
+    async def _stretch(self, leaves: Sequence[Leaf]) -> bool:
         """Judges the leaves that come next, and what stands beside them; whether the chain goes on."""
         broken = broken_link(self._link, leaves)
         sound = leaves if broken is None else leaves[: broken - self._link.sequence - 1]
@@ -171,12 +173,10 @@ class _Walk:
             await self._rows(sound)
             reached = {leaf.sequence: link_of(leaf) for leaf in sound}
             await self._checkpoints(reached)
-            self._add(
-                outside_breach(each, differs_outside(each, reached[each.leaves]))
-                for each in outside
-                if each.leaves in reached
-            )
             self._link = link_of(sound[-1])
+            while self._outside and self._outside[0].leaves <= self._link.sequence:
+                each = self._outside.popleft()
+                self._add([outside_breach(each, differs_outside(each, reached.get(each.leaves, self._link)))])
         if broken is not None:
             self._add([leaf_breach(broken)])
         if self._advance is not None:
@@ -240,18 +240,14 @@ class _Walk:
         self._add([checkpoint_breach(checkpoint, self._last, reached, fault)])
         self._last = checkpoint
 
-    async def _end(self, outside: Iterable[Checkpoint]) -> None:
+    async def _end(self) -> None:
         """Judges what lies beyond the last leaf, and whether the chain ends where it should."""
         while checkpoint := await self._next_checkpoint():
             self._judge(checkpoint, None)
         signed = 0 if self._last is None else self._last.leaves
         if self._link.sequence > signed:
             self._add([leaf_breach(signed + 1, unsigned=True)])
-        self._add(
-            outside_breach(each, differs_outside(each, self._link))
-            for each in outside
-            if each.leaves > self._link.sequence
-        )
+        self._add(outside_breach(each, differs_outside(each, self._link)) for each in self._outside)
         for stub, found in zip(self._stubs, self._digests, strict=True):
             if found != (stub.leaves, stub.digest):
                 detail = stub_detail(stub, "does not agree with the leaves it covers")

@@ -11,11 +11,12 @@ import pytest
 from temporalio.client import Client, WorkflowUpdateStage
 from temporalio.contrib.workflow_streams import PollInput, PollResult, WorkflowStreamClient
 
+from activities.chat_messages import POLL
 from tests.agents.llm import LLM, Pause
 from tests.agents.support import Handle, agent, guarding, send, start, update, working
 from tests.classifier.temporal.letters import until
 from workflows.agent_messages import STATE, STOP, Stop, ThreadState, Turn
-from workflows.readers import POLL, Readers, Seen
+from workflows.readers import Readers, Seen
 
 
 async def read_turn(readers: Readers, thread: Handle, turn: str, after: int = 0) -> list[Seen]:

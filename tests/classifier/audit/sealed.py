@@ -71,11 +71,13 @@ async def sealed(
 async def final(url: str) -> None:
     """Returns when no transaction is open that began before the newest row was written."""
     engine = create_engine(url, role="classifier_maintenance", timeout=30)
-    newest = "(SELECT max(transaction_id) FROM classifier.decisions)"
+    newest = " UNION ALL ".join(
+        f"SELECT max(transaction_id) AS id FROM {SCHEMA}.{table}" for table in ("decisions", "history_events")
+    )
     below = "CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
     try:
         async with asyncio.timeout(60), engine.connect() as connection:
-            while not await connection.scalar(sa.text(f"SELECT {newest} < {below}")):
+            while not await connection.scalar(sa.text(f"SELECT max(id) < {below} FROM ({newest})")):
                 await asyncio.sleep(0.02)
     finally:
         await engine.dispose()

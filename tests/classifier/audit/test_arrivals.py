@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from classifier.audit.arrivals import ArrivalPosition
+from classifier.audit.chain import Place
 from classifier.audit.engine import create_engine, set_tenant
 from classifier.audit.history import History
 from classifier.audit.inserts import INSERT_DECISIONS, parameters
@@ -23,7 +23,8 @@ from classifier.audit.rows import rows_of
 from classifier.decision import Coordinates, Decision
 from classifier.errors import StoreError
 from tests.classifier.audit.examples import KEY, NOW, decision
-from tests.classifier.audit.test_postgres import LONG_AGO, ask
+from tests.classifier.audit.test_postgres import LONG_AGO
+from tests.classifier.audit.whole import ask
 
 ALL = DecisionQuery(tenant="acme")
 
@@ -56,7 +57,7 @@ class Follower:
         self._history = history
         self._query = query
         self._limit = limit
-        self.position: ArrivalPosition | None = None
+        self.position: Place | None = None
         self.seen: list[Decision] = []
 
     async def look(self) -> list[str]:
@@ -210,7 +211,7 @@ async def test_sec_o05_following_does_not_cross_tenants(
     theirs = replace(decision("theirs"), coordinates=at, decision_id=at.decision_id(0))
     await postgres_store.record([theirs])
     assert await history.last_arrival("acme") is None
-    assert (await history.arrived(ALL, ArrivalPosition(0, 0))).decisions == ()
+    assert (await history.arrived(ALL, Place(0, 0))).decisions == ()
     assert (await history.arrived(ALL)).decisions == ()
     await postgres_store.record([decision("ours")])
     assert await Follower(history).comes(1) == ["ours"]

@@ -34,7 +34,14 @@ from classifier.audit.chain import (
     row_hash,
 )
 from classifier.audit.checkpoint_json import checkpoint_of_line, checkpoint_to_line
-from classifier.audit.compare import Fault, checkpoint_breach, differences, differs_outside, first_difference
+from classifier.audit.compare import (
+    Breach,
+    Fault,
+    checkpoint_breach,
+    differences,
+    differs_outside,
+    settled,
+)
 from classifier.audit.signing import PublicKeys, SealKey, new_key
 from classifier.audit.tables import decision_contents, decisions, history_events
 from classifier.errors import ConfigurationError
@@ -133,6 +140,14 @@ def test_the_chain_of_one_tenant_is_not_that_of_another() -> None:
 def test_a_chain_that_is_made_in_parts_is_the_same() -> None:
     first = chained(root("acme"), ROWS[:3], KEY)
     assert first + chained(link_of(first[-1]), ROWS[3:], KEY) == LEAVES
+
+
+def first_difference(leaves: list[Leaf], rows: list[StoredRow]) -> Breach | None:
+    """The first row of a whole chain that was changed, removed, inserted or reordered, or None."""
+    sealed = {leaf.row_id: {each.place for each in leaves if each.row_id == leaf.row_id} for leaf in leaves}
+    standing = {row.row_id: {each.place for each in rows if each.row_id == row.row_id} for row in rows}
+    among = [row for row in rows if row.place <= leaves[-1].place]
+    return next(iter(settled(differences(leaves, among), sealed, standing)), None)
 
 
 def test_of_two_rows_at_one_place_only_the_first_is_sealed() -> None:

@@ -27,7 +27,7 @@ from classifier.result import Usage
 from classifier.values import JSON
 from tests.classifier.audit.examples import decision, decisions
 from tests.classifier.audit.many import fill
-from tests.classifier.audit.test_postgres import ask
+from tests.classifier.audit.whole import ask
 
 ALL = DecisionQuery(tenant="acme")
 

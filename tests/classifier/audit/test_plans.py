@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from classifier.audit.arrivals import ArrivalPosition, select_arrived, select_last
+from classifier.audit.arrivals import select_arrived, select_last
+from classifier.audit.chain import Place
 from classifier.audit.engine import create_engine, set_tenant
 from classifier.audit.export import select_lines
 from classifier.audit.query import AnswerCondition, DecisionQuery
@@ -117,8 +118,8 @@ async def test_aud_o10_following_looks_at_what_is_new_and_no_more(filled: str) -
         await set_tenant(connection, "large")
         row = (await connection.execute(select_last("large"))).one()
     await engine.dispose()
-    until = ArrivalPosition(row.transaction_id, row.arrival)
-    after = ArrivalPosition(row.transaction_id, row.arrival - 20)
+    until = Place(row.transaction_id, row.arrival)
+    after = Place(row.transaction_id, row.arrival - 20)
     found = await plan_of(filled, "large", select_arrived("large", after, until, 1000))
     assert read_whole(found) == []
     assert touched(found) <= 60

@@ -12,10 +12,9 @@ from typing import Any
 
 import psutil
 import pytest
-import sqlalchemy as sa
 from sqlalchemy.exc import ProgrammingError
 
-from classifier.audit.engine import Role, create_engine
+from classifier.audit.engine import Role
 from classifier.audit.history import History
 from classifier.audit.partitions import Month, ensure_partitions
 from classifier.audit.postgres import PostgresStore
@@ -26,18 +25,10 @@ from classifier.decision import Branch, Decision, Ids
 from classifier.errors import StoreUnavailable
 from embedded.stack import Stack
 from tests.classifier.audit.examples import KEY, NOW, decision
+from tests.classifier.audit.whole import ask
 
 LONG_AGO = datetime(2001, 2, 3, tzinfo=UTC)
 UNSTORABLE = 2**70
-
-
-async def ask(url: str, statement: str, role: Role = "classifier_maintenance") -> Any:
-    engine = create_engine(url, role=role, timeout=10)
-    try:
-        async with engine.begin() as connection:
-            return (await connection.execute(sa.text(statement))).scalar()
-    finally:
-        await engine.dispose()
 
 
 def happened(workflow: str, kind: EventKind, **body: str) -> HistoryEvent:

@@ -18,11 +18,11 @@ from classifier.audit.retention import drop_months, empty_contents
 from classifier.audit.rows import ERASED
 from classifier.audit.schema import downgrade, upgrade
 from classifier.audit.sealing import seal
-from classifier.audit.signing import PublicKeys, SealKey, new_key
 from classifier.audit.verifying import verify
 from classifier.decision import Decision, Ids
 from classifier.errors import ConfigurationError, StoreError
 from tests.classifier.audit.examples import KEY, NOW, decision
+from tests.classifier.audit.sealed import PUBLIC, SEAL, final
 from tests.classifier.audit.test_erasure import PERSON, TEXT, UNSTORABLE, about, reviewed
 from tests.classifier.audit.whole import ask, everything, hits
 from tests.postgres import EMPTY, PostgresServer
@@ -30,8 +30,6 @@ from tests.postgres import EMPTY, PostgresServer
 JANUARY = datetime(2024, 1, 31, 23, 59, 59, 999999, tzinfo=UTC)
 FEBRUARY = datetime(2024, 2, 1, tzinfo=UTC)
 MARCH = datetime(2024, 3, 1, tzinfo=UTC)
-SEAL = SealKey.of(new_key())
-PUBLIC = PublicKeys.of([SEAL.public])
 
 
 async def old(store: PostgresStore, url: str, *made: Decision) -> None:
@@ -41,6 +39,7 @@ async def old(store: PostgresStore, url: str, *made: Decision) -> None:
 
 
 async def sealed(url: str) -> None:
+    await final(url)
     await seal(url, SEAL, keys=PUBLIC, hash_key=KEY)
 
 
@@ -87,6 +86,14 @@ async def test_exactly_the_months_that_ended_before_are_dropped(
     [event] = await history.events("globex", "")
     assert (event.kind, event.actor) == ("retention", "ada")
     assert event.body == {"what": "months", "months": ["2024_02"], "decisions": 1}
+
+
+async def test_the_last_month_that_a_calendar_knows_holds_nothing_up(
+    postgres_store: PostgresStore, database_url: str
+) -> None:
+    end = datetime(9999, 12, 31, tzinfo=UTC)
+    await old(postgres_store, database_url, decision("a", decided_at=JANUARY), decision("z", decided_at=end))
+    assert (await drop_months(database_url, before=MARCH, by="ada")).months == ("2024_01",)
 
 
 async def test_a_dry_run_says_it_and_drops_nothing(postgres_store: PostgresStore, database_url: str) -> None:
