@@ -9,7 +9,14 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 from classifier.answers import Answers
 from classifier.errors import ConfigurationError, QuestionError
 from classifier.models.protocol import DecisionModel, DecisionRequest
-from classifier.questions import Question, Questions, check_questions, questions_of, typed_answers
+from classifier.questions import (
+    Question,
+    Questions,
+    check_questions,
+    question_set_hash,
+    questions_of,
+    typed_answers,
+)
 from classifier.result import ClassifierResult, DecisionResponse
 from classifier.tracing import NO_SPANS, Tracer
 from classifier.validation import check_answers
@@ -79,6 +86,7 @@ class Classifier(Generic[A]):
         self.tracer = tracer
         self._transform = transform_result
         self.questions = None if questions is None else _checked(self.declared, id)
+        self.question_set = question_set_hash(self.questions or {})  # of every record, so made once
 
     def __repr__(self) -> str:
         return f"Classifier({self.id!r})"
@@ -101,6 +109,7 @@ class Classifier(Generic[A]):
         other = cast("Classifier[Answers]", copy.copy(self))
         other.declared = dict(questions)
         other.questions = _checked(other.declared, self.id)
+        other.question_set = question_set_hash(other.questions)
         return other
 
     @overload

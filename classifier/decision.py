@@ -119,8 +119,8 @@ class Decision:
         phase: "step" is a plain classification, outside a processor.
         outcome: A failed call that was let through is "allowed" with `failure`.
         answers: None where the call failed.
-        duration_ms: From the first attempt to the answer, retries included.
-        attempts: How often the model was asked.
+        duration_ms: From the first attempt to the answer, retries included; 0 where nobody measured it.
+        attempts: How often the model was asked; 0 where the activity that asked was lost.
         question_set: Hash of the questions.
         policy_version: The application's name for its policy, where it gives one.
         gates: Thresholds that were applied, by question.

@@ -30,7 +30,7 @@ from classifier.messages import Message
 from classifier.policy import PolicyContext, Ruling, call, rule
 from classifier.ports import AskAgain, Call, Ports
 from classifier.processor import ClassifierProcessor, Prepared
-from classifier.questions import question_set_hash, typed_answers
+from classifier.questions import typed_answers
 from classifier.result import ClassifierResult, DecisionResponse, Truncation
 from classifier.sharing import Group, MemberModel
 from classifier.tracing import Judging
@@ -81,10 +81,6 @@ class Desk:
         for processor in processors:
             processor.check_phase(phase)
         self._classifiers = {processor.id: processor.ready() for processor in processors}
-        self._question_sets = {
-            name: question_set_hash(classifier.questions or {})
-            for name, classifier in self._classifiers.items()
-        }
 
     def ordinal(self, position: int, processor: ClassifierProcessor[Any]) -> int:
         """The number of a decision: (position, processor) in one integer, the same in every attempt."""
@@ -260,7 +256,7 @@ class Desk:
             state=asked.prepared.text,
             answers=None if asked.result is None else asked.result.answers,
             failure=asked.failure,
-            question_set=self._question_sets[processor.id],
+            question_set=self._classifiers[processor.id].question_set,
             duration_ms=earlier.milliseconds + asked.duration_ms,
             attempts=earlier.attempts + 1,
             ids=self._ids(asked.message, asked.span.ids),

@@ -13,7 +13,6 @@ from classifier.context import RESOURCE_ID_KEY, THREAD_ID_KEY, TRACE_ID_KEY, tex
 from classifier.decision import Branch, Coordinates, Decision, DecisionFailure, Ids
 from classifier.errors import ConfigurationError, RequestRejected
 from classifier.playbook import Playbook
-from classifier.questions import question_set_hash
 from classifier.result import ClassifierResult
 from classifier.values import JSON, State, is_blank
 
@@ -103,8 +102,7 @@ class Step:
         return None if self.playbook is None else await self.playbook.branch(answers)
 
     def _decision(self, ordinal: int, state: State, **known: Any) -> Decision:
-        questions = self.classifier.questions
-        if questions is None:
+        if self.classifier.questions is None:
             raise ConfigurationError(f"classifier {self.classifier.id!r} has no questions of its own")
         playbook = self.playbook
         return Decision(
@@ -119,7 +117,7 @@ class Step:
             phase="step",
             outcome="allowed",
             state=state,
-            question_set=question_set_hash(questions),
+            question_set=self.classifier.question_set,
             ids=self._ids(),
             request_context=self.context,
             **known,

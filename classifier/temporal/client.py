@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 
 from temporalio.client import ActivityFailureError, ActivityHandle, Client
 from temporalio.common import ActivityIDConflictPolicy, ActivityIDReusePolicy, RetryPolicy
-from temporalio.exceptions import ActivityAlreadyStartedError, ApplicationError, CancelledError
+from temporalio.exceptions import ActivityAlreadyStartedError, CancelledError
 from temporalio.service import RPCError
 
 from classifier.decision import Ids
@@ -52,6 +52,7 @@ from classifier.temporal.requests import (
     guard_request,
     is_fatal,
     step_request,
+    unrecordable,
 )
 from classifier.temporal.verdicts import judgements_of
 from classifier.temporal.workflow import DEFAULT_OPTIONS, RETRY, DecideOptions
@@ -238,12 +239,11 @@ class _Standalone:
             return await self._start(request), request
         except ActivityAlreadyStartedError as known:
             handle = self._client.get_activity_handle(self._key, run_id=known.run_id)
-        request = await _as_of(handle, request)
         try:
             await handle.result()
         except ActivityFailureError as error:
             if isinstance(error.cause, CancelledError):
-                again = replace(request, look_first=True)
+                again = replace(await _as_of(handle, request), look_first=True)
                 return await self._start(again, ActivityIDReusePolicy.ALLOW_DUPLICATE), again
         return handle, request
 
@@ -299,8 +299,7 @@ class _Standalone:
         try:
             return result_from_json(await recording.result())
         except ActivityFailureError as error:
-            message = f"classifier.decide died ({code}), and that cannot be recorded: {error.cause}"
-            raise ApplicationError(message, type=code_of(error.cause), non_retryable=True) from error
+            raise unrecordable(code, error.cause) from error
 
 
 async def _as_of(handle: ActivityHandle[Any], request: DecideRequest) -> DecideRequest:

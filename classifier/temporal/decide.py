@@ -26,7 +26,7 @@ from classifier.playbook import Playbook
 from classifier.step import Step
 from classifier.temporal.failures import as_application_error
 from classifier.temporal.guards import Guard
-from classifier.temporal.heartbeat import Attempts, Progress, earlier_progress, heartbeating
+from classifier.temporal.heartbeat import Attempts, Progress, heartbeating
 from classifier.temporal.messages import (
     DECIDE,
     RECORD,
@@ -106,7 +106,7 @@ class ClassifierActivities:
         recorder = self._recorder(request, look_first=True, may_travel=False)
         if isinstance(work, Steps):
             return list(await recorder.record(work.lost(code)))
-        return await work.run_lost(recorder, earlier_progress(), code)
+        return await work.run_lost(recorder, code)
 
     def _recorder(
         self, request: DecideRequest, *, look_first: bool, may_travel: bool | None = None

@@ -56,20 +56,24 @@ class Guard:
                 raise AskAgain(error) from error
 
         try:
-            return await self._decided(Ports(recorder.record, evaluate, recorder.find), recorder, progress)
+            run = replace(self.run, earlier=progress.earlier)
+            return await self._decided(Ports(recorder.record, evaluate, recorder.find), recorder, run)
         except AskAgain as again:
             raise again.reason from None
 
-    async def run_lost(self, recorder: Recorder, progress: Progress, code: str) -> list[Decision]:
+    async def run_lost(self, recorder: Recorder, code: str) -> list[Decision]:
         """The decisions of an activity that ended without a result; those it recorded stay as they are."""
 
         async def evaluate(call: Call) -> ClassifierResult[Any]:
             del call
             raise ActivityLost(code)
 
-        return await self._decided(Ports(recorder.record, evaluate, recorder.find), recorder, progress)
+        async def record(decisions: Sequence[Decision]) -> Sequence[Decision]:
+            unmeasured = [replace(decision, attempts=0, duration_ms=0.0) for decision in decisions]
+            return await recorder.record(unmeasured)
 
-    async def _decided(self, ports: Ports, recorder: Recorder, progress: Progress) -> list[Decision]:
-        run = replace(self.run, earlier=progress.earlier)
+        return await self._decided(Ports(record, evaluate, recorder.find), recorder, self.run)
+
+    async def _decided(self, ports: Ports, recorder: Recorder, run: Run) -> list[Decision]:
         verdict = await run_messages(self.processors, self.messages, phase=self.phase, run=run, ports=ports)
         return [recorder[decision_id] for decision_id in verdict.decision_ids]

@@ -57,7 +57,8 @@ class _Instruments:
         labels = _labels(decision)
         self._decisions.add(1, {**labels, "outcome": decision.outcome})
         self._calls.add(decision.attempts, labels)
-        self._duration.record(timedelta(milliseconds=decision.duration_ms), labels)
+        if decision.attempts:  # of one whose activity was lost, nobody measured it
+            self._duration.record(timedelta(milliseconds=decision.duration_ms), labels)
         if decision.failure is None:
             return
         coded = {**labels, "code": decision.failure.code}

@@ -117,6 +117,12 @@ def as_fatal(cause: BaseException | None) -> ApplicationError:
     return ApplicationError(message, type=code_of(cause), non_retryable=True)
 
 
+def unrecordable(code: str, cause: BaseException | None) -> ApplicationError:
+    """The fault where neither a decision nor its failure could be put on record."""
+    message = f"classifier.decide died ({code}), and that cannot be recorded: {cause}"
+    return ApplicationError(message, type=code_of(cause), non_retryable=True)
+
+
 def is_fatal(request: DecideRequest, cause: BaseException | None) -> bool:
     """Whether no failure rule decides what becomes of a request that came to nothing."""
     return bool(request.processors) and code_of(cause) in FATAL

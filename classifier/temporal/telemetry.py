@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -70,6 +72,17 @@ def runtime(metrics: Metrics | None) -> Runtime:
         return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=levels), metrics=exporter))
     except ValueError as error:
         raise ConfigurationError(f"metrics, {metrics}: {error}") from error
+
+
+@atexit.register
+def _end() -> None:
+    """Ends the runtimes while the interpreter is whole.
+
+    A thread at the end of a call that was cancelled needs the interpreter once more. One that is being taken
+    down never lets it in, and waits for it for ever.
+    """
+    runtime.cache_clear()
+    gc.collect()
 
 
 def _exporter(metrics: Metrics) -> PrometheusConfig | OpenTelemetryConfig:

@@ -36,6 +36,7 @@ from classifier.temporal.requests import (
     guard_request,
     is_fatal,
     step_request,
+    unrecordable,
 )
 from classifier.temporal.travel import chunks, unpacked
 from classifier.temporal.verdicts import TripwireError, WorkflowVerdict, judgements_of, tripwire_of
@@ -294,8 +295,7 @@ async def _record_lost(request: RecordRequest, options: DecideOptions) -> Decide
     try:
         return await recorded(recording(request, options.task_queue))
     except ActivityError as error:
-        message = f"classifier.decide died ({request.code}), and that cannot be recorded: {error.cause}"
-        raise ApplicationError(message, type=code_of(error.cause), non_retryable=True) from error
+        raise unrecordable(request.code, error.cause) from error
 
 
 def _cause_of(error: FailureError) -> BaseException | None:

@@ -12,7 +12,7 @@ from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer
 from classifier.classifier import Classifier
 from classifier.errors import ConfigurationError, InvalidAnswer, ModelUnavailable, QuestionError
 from classifier.models.scripted import ScriptedModel
-from classifier.questions import Boolean, Choice, Question, Questions, question_set_hash
+from classifier.questions import Boolean, Choice, Question, Questions, question_set_hash, questions_of
 from classifier.result import DecisionResponse
 
 
@@ -83,6 +83,13 @@ async def test_later_changes_to_what_was_handed_in_change_nothing() -> None:
     assert question_set_hash(request.questions) == before
     assert request.state == {"lines": ["a"]}
     assert request.provider_options == {"mode": ["x"]}
+
+
+def test_the_hash_on_record_is_that_of_the_questions_it_asks() -> None:
+    classifier = Classifier("c", saying(ANSWERS), Safety)
+    assert classifier.question_set == question_set_hash(questions_of(Safety))
+    other: dict[str, Question] = {"rude": Boolean("Is it rude?")}
+    assert classifier.asking(other).question_set == question_set_hash(other)
 
 
 async def test_options_of_a_call_are_added_to_the_classifiers_own_per_key() -> None:

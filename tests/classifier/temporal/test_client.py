@@ -26,7 +26,7 @@ from tests.classifier.temporal.chats import (
     over_http,
     scripted,
 )
-from tests.classifier.temporal.letters import Interrupted, always, app, asked, failed
+from tests.classifier.temporal.letters import Interrupted, always, app, asked, failed, until
 from tests.classifier.temporal.letters import over_http as letters_over_http
 from tests.classifier.temporal.project.worker import worker
 from tests.classifier.temporal.project.workflows import Letter
@@ -144,7 +144,7 @@ async def test_a_lost_activity_is_recorded_and_decided_by_the_error_strategy(
     one, two = store.decisions.values()
     assert one.failure is None
     assert two.failure is not None
-    assert two.failure.code == "TIMEOUT"
+    assert (two.failure.code, two.attempts, two.duration_ms) == ("TIMEOUT", 0, 0.0)
     assert one.decided_at == two.decided_at
 
 
@@ -154,8 +154,13 @@ async def test_an_outage_makes_the_activity_wait_and_changes_nothing(client: Cli
     store.away = True
     async with worker(client, guarded(scripted()), store, queue):
         asking = asyncio.create_task(guards(client, queue).input([SECRET], key=f"{queue}-1"))
+        handle = client.get_activity_handle(f"{queue}-1")
+
+        async def tried_again() -> bool:
+            return (await handle.describe()).attempt > 1
+
         await store.tried.wait()
-        await asyncio.sleep(0.2)
+        await until(tried_again)
         assert not asking.done()
         store.away = False
         assert (await asking).outcome == "aborted"

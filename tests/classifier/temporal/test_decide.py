@@ -319,17 +319,20 @@ async def test_without_a_cache_of_workflows_each_call_is_still_exactly_one_activ
     assert len(model.requests) == len(store.decisions) == 5
 
 
-async def test_long_texts_and_many_rows_hold_up_the_loop_for_no_more_than_a_tenth_of_a_second(
+async def test_long_texts_and_many_rows_hold_up_the_loop_for_no_more_than_50_ms(
     client: Client, queue: str, database_url: str
 ) -> None:
+    """The worker's loop: what Temporal's converter does for a caller's dataclasses takes 30 ms alone."""
     store = PostgresStore(database_url, hash_key=KEY)
     project = App(classifiers=[Classifier("letters", always(), Letter)])
     with busy() as longest:
         async with worker(client, project, store, queue):
-            await (await start(client, queue, Decide.run, asked("x" * 200_000))).result()
-            await (await start(client, queue, Decide.run, asked(*["y" * 2000] * 100))).result()
+            for states in (["x" * 200_000], ["y" * 2000] * 100):
+                handle = await start(client, queue, Decide.run, asked(*states))
+                result = await client.get_workflow_handle(handle.id).result()
+                assert len(result["decisions"]) == len(states)
     await store.aclose()
-    assert longest() < 0.1
+    assert longest() < 0.05
 
 
 async def test_the_measure_of_the_loop_sees_who_keeps_it() -> None:

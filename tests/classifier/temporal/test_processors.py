@@ -364,6 +364,7 @@ async def test_a_lost_activity_is_decided_by_the_error_strategy_and_what_it_reco
     assert (one.outcome, one.failure) == ("allowed", None)
     assert two.failure is not None
     assert (two.outcome, two.failure.code) == (outcome, "TIMEOUT")
+    assert (two.attempts, two.duration_ms) == (0, 0.0)  # nobody counted
 
 
 async def test_a_lost_activity_still_acts_on_an_abort_it_recorded(client: Client, queue: str) -> None:

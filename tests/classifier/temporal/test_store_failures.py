@@ -1,11 +1,10 @@
 """AUD-O07: whatever is wrong with PostgreSQL, the audit mode says who waits, and no outcome is another.
 
-The real store over a wire that a test can cut, and a server that says its disk is full.
+The real store behind a gate that a test can close, and a server that says its disk is full.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator
@@ -24,106 +23,42 @@ from classifier.audit.query import DecisionQuery
 from classifier.playbook import Review
 from classifier.temporal.messages import DecideResult
 from tests.classifier.audit.examples import KEY, NOW
+from tests.classifier.temporal.gate import Gate
 from tests.classifier.temporal.letters import activities, always, app, asked, start, until
 from tests.classifier.temporal.project.worker import worker
 from tests.classifier.temporal.project.workflows import Decide, Letter
 
-Fault: TypeAlias = Literal["refused", "hangs", "disk full"]
+Fault: TypeAlias = Literal["refused", "hanging", "disk full"]
 Audit: TypeAlias = Literal["required", "deferred"]
 pytestmark = pytest.mark.slow
 
 
-class Wire:
-    """Carries connections to PostgreSQL, until it refuses new ones or lets what is sent hang."""
-
-    def __init__(self, url: sa.URL) -> None:
-        self._url = url
-        self._server: asyncio.Server | None = None
-        self._port = 0
-        self._flows = asyncio.Event()
-        self._flows.set()
-        self._carrying: set[asyncio.Task[Any]] = set()
-
-    @property
-    def url(self) -> str:
-        """Where it listens."""
-        return self._url.set(host="127.0.0.1", port=self._port).render_as_string(hide_password=False)
-
-    async def open(self) -> None:
-        """Listens, always at the same place."""
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
-        self._flows.set()
-
-    async def refuse(self) -> None:
-        """Cuts every connection and takes no more."""
-        assert self._server
-        self._server.close()
-        for task in self._carrying:
-            task.cancel()
-        await asyncio.gather(*self._carrying, return_exceptions=True)
-
-    def hang(self) -> None:
-        """Takes connections and whatever is sent, and passes nothing on."""
-        self._flows.clear()
-
-    def flow(self) -> None:
-        """Passes on what has come, and what comes."""
-        self._flows.set()
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task
-        self._carrying.add(task)
-        try:
-            there, back = await asyncio.open_connection(self._url.host, self._url.port)
-            with contextlib.closing(back):
-                await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
-        except (OSError, asyncio.CancelledError):
-            pass  # one end has gone, or the wire is cut
-        finally:
-            self._carrying.discard(task)
-            writer.close()
-
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(65_536):
-            await self._flows.wait()
-            sink.write(data)
-            await sink.drain()
-        sink.close()
-
-
 @dataclass
 class Database:
-    """A database behind a wire."""
+    """A database behind a gate."""
 
     url: str
-    wire: Wire
+    gate: Gate
 
     async def fail(self, fault: Fault) -> None:
         """From now on."""
-        match fault:
-            case "refused":
-                await self.wire.refuse()
-            case "hangs":
-                self.wire.hang()
-            case "disk full":
-                await self._as_owner(
-                    "CREATE FUNCTION classifier.full() RETURNS trigger LANGUAGE plpgsql AS "
-                    "$$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$",
-                    "CREATE TRIGGER full_disk BEFORE INSERT ON classifier.decisions "
-                    "FOR EACH ROW EXECUTE FUNCTION classifier.full()",
-                    "GRANT EXECUTE ON FUNCTION classifier.full() TO classifier_writer",
-                )
+        if fault != "disk full":
+            self.gate.become(fault)
+            return
+        await self._as_owner(
+            "CREATE FUNCTION classifier.full() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$",
+            "CREATE TRIGGER full_disk BEFORE INSERT ON classifier.decisions "
+            "FOR EACH ROW EXECUTE FUNCTION classifier.full()",
+            "GRANT EXECUTE ON FUNCTION classifier.full() TO classifier_writer",
+        )
 
     async def recover(self, fault: Fault) -> None:
         """All is well again."""
         if fault == "disk full":
             await self._as_owner("DROP FUNCTION classifier.full() CASCADE")
-        elif fault == "hangs":
-            self.wire.flow()
         else:
-            await self.wire.open()
+            self.gate.become("open")
 
     async def _as_owner(self, *statements: str) -> None:
         engine = create_engine(self.url, role="classifier_owner", timeout=30)
@@ -135,15 +70,13 @@ class Database:
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncGenerator[Database]:
-    wire = Wire(sa.make_url(database_url))
-    await wire.open()
-    yield Database(database_url, wire)
-    await wire.refuse()
+    async with Gate(database_url) as gate:
+        yield Database(database_url, gate)
 
 
 @contextlib.asynccontextmanager
 async def stored(database: Database) -> AsyncGenerator[PostgresStore]:
-    store = PostgresStore(database.wire.url, hash_key=KEY, timeout=1)
+    store = PostgresStore(database.gate.url, hash_key=KEY, timeout=1)
     yield store
     await store.aclose()
 
@@ -187,7 +120,7 @@ EXPECTED: dict[tuple[Audit, str], Seen] = {
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("fault", ["refused", "hangs", "disk full"])
+@pytest.mark.parametrize("fault", ["refused", "hanging", "disk full"])
 async def test_aud_o07_the_mode_says_who_waits_and_nothing_is_lost_or_changed(
     client: Client, queue: str, database: Database, fault: Fault, policy: str
 ) -> None:
