@@ -12,7 +12,6 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -34,9 +33,9 @@ from activities.chat_messages import (
 )
 from activities.chat_model import ChatModels, Finished, Wanted
 from activities.chat_publish import Publisher
+from activities.happened import happened, keep
 from classifier.agent import Agent, arguments_of
 from classifier.app import ResolvedApp
-from classifier.audit.records import HistoryEvent, event_id_of
 from classifier.audit.store import AuditStore
 from classifier.context import checked_context
 from classifier.decision import Decision
@@ -138,24 +137,9 @@ class ChatActivities:
     @activity.defn(name=NOTE)
     async def note(self, note: AgentNote) -> None:
         """Keeps who stopped, approved or denied what."""
-        info = activity.info()
-        workflow_id, run_id = info.workflow_id or "", info.workflow_run_id or ""
         given = {"turn": note.turn, "call": note.call, "approved": note.approved, "reason": note.reason}
-        body: dict[str, JSON] = {name: value for name, value in given.items() if value is not None}
-        event = HistoryEvent(
-            event_id=event_id_of(note.tenant, note.kind, workflow_id, run_id, info.activity_id),
-            at=datetime.fromisoformat(note.at),
-            tenant=note.tenant,
-            kind=note.kind,
-            workflow_id=workflow_id,
-            run_id=run_id,
-            actor=note.by,
-            body=body,
-        )
-        try:
-            await self._store.record_events([event])
-        except ClassifierError as error:
-            raise as_application_error(error) from None
+        facts: dict[str, JSON] = {name: value for name, value in given.items() if value is not None}
+        await keep(self._store, happened(note.kind, facts, tenant=note.tenant, at=note.at, actor=note.by))
 
     def _for_temporal(self, error: ClassifierError, work: _Work, name: str) -> Exception:
         """The error, no longer to be retried where the budget for failed calls is spent."""

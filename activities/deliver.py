@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +12,7 @@ import httpx
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.happened import happened, keep
 from activities.messages import (
     DELIVER,
     RECORD_REVIEW,
@@ -24,7 +24,7 @@ from activities.messages import (
 )
 from activities.outbox import append_once, size_of
 from classifier.app import ResolvedApp
-from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent, event_id_of
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.audit.store import EventStore
 from classifier.errors import ClassifierError, ConfigurationError
 from classifier.models.http_errors import retry_after
@@ -76,7 +76,7 @@ class DeliveryActivities:
                 )
             name = _name_of(destination)
             facts: dict[str, JSON] = {"route": delivery.route, "destination": name}
-            event = _happened("delivery", delivery, delivery.decided_by, facts)
+            event = _after("delivery", delivery, delivery.decided_by, facts)
             await self._hand_over(destination, delivery, str(event.event_id))
             await self._record(delivery, event)
         except ClassifierError as error:
@@ -87,7 +87,7 @@ class DeliveryActivities:
     async def request_review(self, request: ReviewRequest) -> None:
         """Keeps that an event waits for a person, and why, where its decision does not say so."""
         facts: dict[str, JSON] = {"route": request.route, "reasons": list(request.reasons)}
-        await self._keep(_happened("review_requested", request, None, facts))
+        await keep(self._store, _after("review_requested", request, None, facts))
 
     @activity.defn(name=RECORD_REVIEW)
     async def record_review(self, review: ReviewRecord) -> None:
@@ -97,13 +97,7 @@ class DeliveryActivities:
             "suggested": review.suggested,
             "reason": review.reason,
         }
-        await self._keep(_happened("review", review, review.by, facts))
-
-    async def _keep(self, event: HistoryEvent) -> None:
-        try:
-            await self._store.record_events([event])
-        except ClassifierError as error:
-            raise as_application_error(error) from None
+        await keep(self._store, _after("review", review, review.by, facts))
 
     async def _hand_over(self, destination: Destination, delivery: Delivery, key: str) -> None:
         body: dict[str, JSON] = {
@@ -146,26 +140,14 @@ class DeliveryActivities:
         await self._store.accept([AcceptedEvent(source, event.workflow_id, event.run_id, datetime.now(UTC))])
 
 
-def _happened(
+def _after(
     kind: EventKind,
     about: Delivery | ReviewRequest | ReviewRecord,
     actor: str | None,
     facts: Mapping[str, JSON],
 ) -> HistoryEvent:
-    """What this activity is about, under an id that all its attempts share."""
-    info = activity.info()
-    workflow_id, run_id = info.workflow_id or "", info.workflow_run_id or ""
-    return HistoryEvent(
-        event_id=event_id_of(about.tenant, kind, workflow_id, run_id, info.activity_id),
-        at=datetime.fromisoformat(about.at),
-        tenant=about.tenant,
-        kind=kind,
-        workflow_id=workflow_id,
-        run_id=run_id,
-        decision_id=uuid.UUID(about.decision_id),
-        actor=actor,
-        body=facts,
-    )
+    """What came after a decision."""
+    return happened(kind, facts, tenant=about.tenant, at=about.at, actor=actor, decision_id=about.decision_id)
 
 
 def _is_first_and_prompt() -> bool:

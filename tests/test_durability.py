@@ -149,8 +149,9 @@ class House:
         return [json.loads(line) for line in lines]
 
 
-@pytest.fixture(scope="module")
-async def house() -> AsyncGenerator[House]:
+@contextlib.asynccontextmanager
+async def running_house() -> AsyncGenerator[House]:
+    """A house on a stack of its own."""
     with state_folder() as folder, state_folder() as home:
         async with Stack(folder) as stack:
             addresses = stack.addresses
@@ -159,6 +160,12 @@ async def house() -> AsyncGenerator[House]:
             await upgrade(addresses.database_url)
             client = await Client.connect(addresses.temporal_address)
             yield House(home, client, addresses.temporal_address, addresses.database_url)
+
+
+@pytest.fixture(scope="module")
+async def house() -> AsyncGenerator[House]:
+    async with running_house() as running:
+        yield running
 
 
 def events(tenant: str, count: int) -> list[Incoming]:

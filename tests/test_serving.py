@@ -14,32 +14,24 @@ from typing import Any
 import httpx
 import pytest
 from temporalio import workflow
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import WorkflowHandle
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from classifier.audit.schema import upgrade
 from classifier.temporal.leaving import WORKER_LEFT
 from classifier.temporal.messages import DECIDE, DecideRequest, DecideResult
-from embedded.stack import Stack
 from tests.classifier.temporal.test_metrics import free_port
-from tests.processes import run, started, state_folder
+from tests.processes import run, started
 from tests.servers import Call, Hang, Reply, Server
-from tests.test_durability import CountingModel, House, events, lines
+from tests.test_durability import CountingModel, House, events, lines, running_house
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 async def house() -> AsyncGenerator[House]:
-    with state_folder() as folder, state_folder() as home:
-        async with Stack(folder) as stack:
-            addresses = stack.addresses
-            assert addresses.temporal_address
-            assert addresses.database_url
-            await upgrade(addresses.database_url)
-            client = await Client.connect(addresses.temporal_address)
-            yield House(home, client, addresses.temporal_address, addresses.database_url)
+    async with running_house() as running:
+        yield running
 
 
 async def last_failure(handle: WorkflowHandle[Any, Any]) -> str:
@@ -77,7 +69,6 @@ async def test_a_worker_that_is_told_twice_gives_back_what_is_in_flight(house: H
     assert (row.failure, row.attempts, model.requests) == (None, 1, 1)
 
 
-@pytest.mark.long
 async def test_a_worker_that_is_told_while_it_starts_does_not_start(house: House) -> None:
     called = asyncio.Event()
 
@@ -92,9 +83,7 @@ async def test_a_worker_that_is_told_while_it_starts_does_not_start(house: House
         async with started("worker", environ=environ) as worker:
             await asyncio.wait_for(called.wait(), 60)
             stopped = await worker.terminated()
-    assert (stopped.code, stopped.output) == (0, "")
-    assert "Traceback" not in stopped.errors
-    assert "worker polls" not in stopped.errors
+    assert (stopped.code, stopped.output, stopped.errors) == (0, "", "")
 
 
 async def test_with_keys_temporal_holds_no_text_of_an_event(house: House) -> None:

@@ -74,10 +74,18 @@ async def working(
 
 
 @contextlib.asynccontextmanager
-async def worker_of(client: Client, queue: str, app: App, store: Any, **options: Any) -> AsyncGenerator[None]:
+async def worker_of(
+    client: Client,
+    queue: str,
+    app: App,
+    store: Any,
+    *,
+    environ: Mapping[str, str] = ENVIRON,
+    **options: Any,
+) -> AsyncGenerator[None]:
     """A worker as `worker.py` makes it, over any store."""
-    resolved = app.resolve(ENVIRON)
-    chat = ChatActivities(resolved, store, environ=ENVIRON)
+    resolved = app.resolve(environ)
+    chat = ChatActivities(resolved, store, environ=environ)
     async with (
         contextlib.aclosing(chat),
         Worker(

@@ -8,17 +8,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 from temporalio.client import Client
-from temporalio.worker import Worker
 
-from activities.chat import ChatActivities
-from activities.chat_tools import tool_activities
 from classifier.app import load_app
 from classifier.audit.memory import MemoryStore
-from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from tests.agents.llm import KEY, LLM, Reply, Wants
+from tests.agents.support import worker_of
 from tests.classifier.temporal.letters import until
-from worker import WORKFLOW_MODULES
-from workflows.agent import AgentWorkflow
 from workflows.agent_client import Thread
 
 pytestmark = pytest.mark.slow
@@ -27,19 +22,8 @@ pytestmark = pytest.mark.slow
 @contextlib.asynccontextmanager
 async def support(client: Client, queue: str, llm: LLM) -> AsyncGenerator[tuple[Thread, MemoryStore]]:
     store, environ = MemoryStore(), {"OPENAI_BASE_URL": llm.url, "OPENAI_API_KEY": KEY}
-    app = load_app("examples.support_agent:app").resolve(environ)
-    chat = ChatActivities(app, store, environ=environ)
-    async with (
-        contextlib.aclosing(chat),
-        Worker(
-            client,
-            task_queue=queue,
-            workflows=[AgentWorkflow],
-            activities=[chat.chat, chat.describe, chat.note, *tool_activities(app)],
-            plugins=[ClassifierPlugin(app, store)],
-            workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
-        ),
-    ):
+    app = load_app("examples.support_agent:app")
+    async with worker_of(client, queue, app, store, environ=environ):
         yield Thread(client, queue, "support", queue), store
 
 

@@ -11,11 +11,12 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
+from temporalio import activity
 from temporalio.client import Client, Interceptor
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from temporalio.worker import Interceptor as WorkerInterceptor
@@ -23,6 +24,7 @@ from temporalio.worker import Interceptor as WorkerInterceptor
 from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.audit.store import AuditStore
 from classifier.decision import Decision
+from classifier.temporal.messages import DECIDE
 from classifier.values import JSON
 from tests.apps import remote
 from worker import Settings, opened, working
@@ -31,18 +33,19 @@ Point: TypeAlias = Literal["before the insert", "after the commit", "before the 
 
 
 class Cliff:
-    """Where a process ends once enough of its decisions stand at it."""
+    """Where a process ends once enough of its decisions stand at it; attempts at the same one count once."""
 
-    def __init__(self, point: Point, count: int) -> None:
+    def __init__(self, point: Point | None, count: int) -> None:
         self._point = point
-        self._missing = count
+        self._count = count
+        self._arrived: set[object] = set()
 
-    async def reached(self, point: Point, arrived: int = 1) -> None:
+    async def reached(self, point: Point, arrived: Iterable[object]) -> None:
         """Goes on elsewhere; at the chosen point nobody goes on."""
         if point != self._point:
             return
-        self._missing -= arrived
-        if self._missing <= 0:
+        self._arrived.update(arrived)
+        if len(self._arrived) >= self._count:
             os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.get_running_loop().create_future()
 
@@ -60,9 +63,10 @@ class CliffStore:
         return await self._store.find(tenant, decided_at, decision_ids)
 
     async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
-        await self._cliff.reached("before the insert", len(decisions))
+        ids = [decision.decision_id for decision in decisions]
+        await self._cliff.reached("before the insert", ids)
         stored = await self._store.record(decisions)
-        await self._cliff.reached("after the commit", len(decisions))
+        await self._cliff.reached("after the commit", ids)
         return stored
 
     async def record_events(self, events: Sequence[HistoryEvent]) -> None:
@@ -95,8 +99,8 @@ class _BeforeCompletion(ActivityInboundInterceptor):
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         result = await super().execute_activity(input)
-        if cast("Any", input.fn).__name__ == "decide":
-            await self._cliff.reached("before the completion")
+        if activity.info().activity_type == DECIDE:
+            await self._cliff.reached("before the completion", [activity.info().workflow_id])
         return result
 
 
