@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +18,7 @@ from classifier.app import App
 from classifier.context import TENANT_KEY
 from classifier.errors import ConfigurationError
 from commands.show import plain, say
+from commands.signals import taking
 from commands.working import a_worker, while_the_stack_runs
 from worker import Settings, app_of, opened
 from workflows.agent_client import Thread
@@ -86,7 +87,7 @@ async def _talk(talk: Thread, console: Console) -> None:
     async with contextlib.aclosing(events):
         lines = _lines()
         conversation = _Conversation(talk, events, lines, console)
-        with conversation.interruptible():
+        with taking(signal.SIGINT, act=conversation.interrupted):
             async for line in lines:
                 await conversation.say(line)
 
@@ -104,20 +105,6 @@ class _Conversation:
         self._replying = False
         self._main = asyncio.current_task()
         self._aside: set[asyncio.Task[Any]] = set()
-
-    @contextlib.contextmanager
-    def interruptible(self) -> Generator[None]:
-        """Ctrl-C stops the reply that is being written; without one it leaves."""
-        loop = asyncio.get_running_loop()
-        try:
-            loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        except NotImplementedError:  # Windows: Ctrl-C leaves
-            yield
-            return
-        try:
-            yield
-        finally:
-            loop.remove_signal_handler(signal.SIGINT)
 
     async def say(self, line: str) -> None:
         """Sends a line and shows what comes of it."""
@@ -172,7 +159,8 @@ class _Conversation:
     def _remark(self, text: str) -> None:
         self._console.print(Text(f"\n[{plain(text)}]", style="dim"), soft_wrap=True)
 
-    def _interrupted(self) -> None:
+    def interrupted(self) -> None:
+        """Ctrl-C stops the reply that is being written; without one it leaves."""
         if self._replying:
             stopping = asyncio.ensure_future(self._talk.stop(by="terminal"))
             self._aside.add(stopping)

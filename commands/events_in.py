@@ -12,6 +12,7 @@ from classifier.app import App
 from classifier.errors import ConfigurationError
 from classifier.playbook import Playbook
 from classifier.temporal.leaving import Leaving
+from commands.housekeeping import housekeeping
 from commands.serve import stoppable
 from commands.show import say
 from service.app import application
@@ -68,7 +69,7 @@ def _playbooks(declared: App) -> dict[str, Playbook[Any]]:
 async def _somebody_works(service: Service, declared: App, leaving: Leaving) -> AsyncGenerator[None]:
     """A worker of our own on a stack of our own; on somebody else's, events wait until a worker comes."""
     if service.settings.embeds_temporal and not service.attached:
-        async with working(service, declared, leaving=leaving):
+        async with working(service, declared, leaving=leaving), housekeeping(service, leaving):
             yield
     else:
         yield

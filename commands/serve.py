@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine
 
 from rich.console import Console
 
@@ -15,6 +15,7 @@ from classifier.temporal.leaving import Leaving
 from commands.guards import guards
 from commands.housekeeping import housekeeping
 from commands.show import say
+from commands.signals import taking
 from worker import GRACE, Settings, app_of, opened, working
 
 STOPPING = f"stopping; calls in flight have {GRACE.seconds} s, being told again cuts them off"
@@ -113,26 +114,10 @@ class _Stop:
 async def stoppable() -> AsyncGenerator[_Stop]:
     """Takes signals until everything inside is closed; being told to stop is no error."""
     stop = _Stop()
-    with _signals(stop):
+    with taking(signal.SIGINT, signal.SIGTERM, act=stop.signalled):
         try:
             yield stop
         except asyncio.CancelledError:
             if not stop.asked:
                 raise
             stop.forget()
-
-
-@contextlib.contextmanager
-def _signals(stop: _Stop) -> Generator[None]:
-    loop = asyncio.get_running_loop()
-    caught = [signal.SIGINT, signal.SIGTERM]
-    try:
-        for number in caught:
-            loop.add_signal_handler(number, stop.signalled)
-    except NotImplementedError:  # Windows has no such handlers; Ctrl-C cancels the main task there
-        caught = []
-    try:
-        yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)

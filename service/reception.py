@@ -77,6 +77,7 @@ Outcome: TypeAlias = Taken | Problem
 @dataclass(frozen=True, slots=True)
 class _Checked:
     incoming: Incoming
+    key: str
     playbook: Playbook[Any]
 
     @property
@@ -111,7 +112,8 @@ class Reception:
         caps: Caps,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._playbooks = playbooks
+        first = {playbook.id: (key, playbook) for key, playbook in reversed(list(playbooks.items()))}
+        self._every = list(first.values())
         self._store = store
         self._in_flight = InFlight(caps.in_flight)
         self._tenants = Rate(caps.tenant_rate, int(caps.tenant_rate * AT_ONCE), clock)
@@ -159,8 +161,7 @@ class Reception:
             await self._check_for_loop(checked)
         except Problem as problem:
             return problem
-        key = next(key for key, playbook in self._playbooks.items() if playbook is checked.playbook)
-        (started,) = await self._intakes[key].submit([checked.incoming])
+        (started,) = await self._intakes[checked.key].submit([checked.incoming])
         return _answer(started)
 
     def _checked(self, tenant: str, event: dict[str, Any]) -> _Checked:
@@ -169,7 +170,7 @@ class Reception:
             for name in ("id", "source", "type", "subject"):
                 if len(event.get(name) or "") > LONGEST_NAME:
                     raise malformed(f"not a CloudEvent we take: {name} is over {LONGEST_NAME} characters")
-            playbook = self._playbook_for(event["type"])
+            key, playbook = self._playbook_for(event["type"])
             check_state(playbook.state_of(event.get("data")))
         except TooLargeError:
             raise too_large(MAX_TRAVEL_BYTES) from None
@@ -177,13 +178,13 @@ class Reception:
             raise undecidable(str(error)) from None
         except ValueError as error:
             raise malformed(str(error)) from None
-        return _Checked(Incoming(1, event, SourceEvent(tenant, event["source"], event["id"])), playbook)
+        source = SourceEvent(tenant, event["source"], event["id"])
+        return _Checked(Incoming(1, event, source), key, playbook)
 
-    def _playbook_for(self, kind: str) -> Playbook[Any]:
-        """The one that names the type, else the one that takes any."""
-        every = list({playbook.id: playbook for playbook in self._playbooks.values()}.values())
-        found = [playbook for playbook in every if kind in playbook.event_types]
-        found = found or [playbook for playbook in every if not playbook.event_types]
+    def _playbook_for(self, kind: str) -> tuple[str, Playbook[Any]]:
+        """The one that names the type, else the one that takes any; with its key."""
+        found = [(key, playbook) for key, playbook in self._every if kind in playbook.event_types]
+        found = found or [(key, playbook) for key, playbook in self._every if not playbook.event_types]
         if len(found) == 1:
             return found[0]
         what = "several playbooks take" if found else "no playbook takes"

@@ -145,7 +145,6 @@ class TurnRun:
         for _ in range(self.outline.max_turns):
             result = await self._chat()
             if result.outcome == "aborted":
-                self._calls = []
                 return Ending(
                     "blocked", "stream", result.tripwire, result.processor, may_retry=not result.failed
                 )

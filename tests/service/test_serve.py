@@ -13,7 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
+from temporalio.client import Client
 
+from embedded.stack import running
 from tests.markdown import Document
 from tests.postgres import PostgresServer
 from tests.processes import Running, environment, run, started, state_folder
@@ -125,6 +127,23 @@ async def test_told_to_stop_it_finishes_what_is_in_flight_and_takes_nothing_new(
         finished = await stopping
     assert (finished.code, finished.output) == (0, "")
     assert "Traceback" not in finished.errors
+
+
+async def test_with_nothing_configured_it_decides_and_keeps_the_house_too() -> None:
+    with state_folder() as home:
+        environ = environment(home, CLASSIFIER_APP="tests.apps.desk:app", CLASSIFIER_TOKENS=f"acme:{TOKEN}")
+        async with started("serve", "--port", "0", environ=environ) as serve:
+            await serve.said("stop with")
+            async with httpx.AsyncClient(timeout=60, headers={"prefer": "wait=30"}) as http:
+                answer = await post(http, address_of(serve), event("e1", "/alone"))
+            addresses = running(home)
+            assert addresses is not None
+            client = await Client.connect(addresses.temporal_address or "")
+            schedule = await client.get_schedule_handle("classifier-housekeeping").describe()
+            stopped = await serve.terminated()
+    assert (answer.status_code, answer.json()["decision"]["route"]) == (200, "billing")
+    assert not schedule.schedule.state.paused
+    assert stopped.code == 0
 
 
 async def _refused(url: str) -> None:
