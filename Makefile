@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test test-long check format bench constraints clean
+.PHONY: help run test test-long check mypy pyright format bench constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -21,8 +21,10 @@ test-long: $(VENV)/.dev ## the few tests that take over a minute each
 check: $(VENV)/.dev ## ruff, mypy and pyright, all strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/pyright
+	@$(MAKE) --no-print-directory -j 2 mypy pyright
+
+mypy pyright: $(VENV)/.dev
+	$(BIN)/$@
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	$(BIN)/ruff format .

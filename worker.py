@@ -29,7 +29,6 @@ from activities.deliver import DeliveryActivities
 from activities.subjects import SubjectActivities
 from classifier.app import App, ResolvedApp, load_app
 from classifier.audit.postgres import PostgresStore
-from classifier.audit.schema import upgrade
 from classifier.audit.store import AuditStore
 from classifier.audit.upkeep import Upkeep
 from classifier.errors import ClassifierError, ConfigurationError
@@ -243,6 +242,8 @@ async def opened(
                 f"the stack in {settings.home} runs without a database; set DATABASE_URL"
             )
         if settings.embeds_database and not attached:
+            from classifier.audit.schema import upgrade  # noqa: PLC0415 - Alembic, which other starts do without
+
             await upgrade(database_url)
         store = PostgresStore(database_url, hash_key=hash_key(settings), contents=settings.upkeep.contents())
         exits.push_async_callback(store.aclose)
