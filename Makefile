@@ -13,7 +13,7 @@ run: $(VENV)/.run ## triage the example tickets on an embedded stack
 	$(BIN)/classifier triage examples/tickets.jsonl
 
 test: $(VENV)/.dev ## run every test; starts what it needs itself
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: $(VENV)/.dev ## the few tests that take over a minute each
 	$(BIN)/python -m pytest -m long $(ARGS)

@@ -19,6 +19,12 @@ settings.register_profile("busy machine", suppress_health_check=[HealthCheck.too
 settings.load_profile("busy machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no process is left alone with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 async def postgres_server() -> AsyncGenerator[PostgresServer]:
     """A running server, shared by all tests."""
