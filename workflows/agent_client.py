@@ -17,6 +17,7 @@ from temporalio.client import (
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from classifier.context import tenant_of
 from classifier.errors import ConfigurationError
@@ -160,9 +161,14 @@ class Thread:
             task_queue=self.task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
-        turn: Turn = await self.client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
-            SEND, given, start_workflow_operation=operation, id=given.id, result_type=Turn
-        )
+        try:
+            turn: Turn = await self.client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
+                SEND, given, start_workflow_operation=operation, id=given.id, result_type=Turn
+            )
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            # The operation holds the same error, and asyncio logs one that nobody looks at.
+            await asyncio.gather(operation.workflow_handle(), return_exceptions=True)
+            raise
         return turn
 
     async def _updated(self, name: str, given: Any, result: type[Any] | None) -> Any:

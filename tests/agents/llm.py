@@ -5,7 +5,8 @@
         llm.requests[0]["messages"]
 
 A reply is a list of what to send: text as deltas, `Wants` as a tool call, `Pause` for an event or a time,
-`Broken` to break off, `Status` for an error. A function of the request may give it instead.
+`Broken` to break off, `Status` for an error. A function of the request may give it instead. With
+`streamed=False` it serves callers that ask for whole replies.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Self, TypeAlias
 
 ROLES = {"system", "user", "assistant", "tool"}
 KEY = "sk-test-agents"
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ class LLM:
         at: Set when the caller has been sent all parts before a `Pause`.
     """
 
-    def __init__(self, *replies: Sequence[Any], script: Script | None = None) -> None:
+    def __init__(self, *replies: Sequence[Any], script: Script | None = None, streamed: bool = True) -> None:
         self._script = script or _in_turn(replies)
+        self._streamed = streamed
         self.requests: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self.left = asyncio.Event()
@@ -120,12 +123,16 @@ class LLM:
         headers = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         self.requests.append(body)
-        self.faults += _faults(first, headers, body)
+        self.faults += _faults(first, headers, body, streamed=self._streamed)
         replied = self._script(body)
         parts = replied if isinstance(replied, Sequence) else await replied
         if parts and isinstance(parts[0], Status):
             await _fail(writer, parts[0])
             return True
+        if not self._streamed:
+            # Clients of frameworks outlive a test; their connections need not.
+            await _answer(writer, 200, {"connection": "close"}, json.dumps(_whole(parts)).encode())
+            return False
         return await self._stream(parts, reader, writer)
 
     async def _stream(self, parts: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
@@ -180,8 +187,7 @@ class LLM:
                 case Status():
                     raise AssertionError("an error comes first")
         yield _chunk({}, finish=reason)
-        usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-        yield json.dumps({**_head(), "choices": [], "usage": usage})
+        yield json.dumps({**_head(), "choices": [], "usage": USAGE})
         yield "[DONE]"
 
 
@@ -195,14 +201,36 @@ async def _wanted(name: str, arguments: Any, call_id: str, index: int) -> AsyncI
 
 async def _fail(writer: asyncio.StreamWriter, status: Status) -> None:
     content = json.dumps(status.body or {"error": {"message": "secret words", "code": "nothing"}}).encode()
-    headers = {
-        "content-type": "application/json",
-        "content-length": str(len(content)),
-        **status.headers,
-    }
+    await _answer(writer, status.code, status.headers, content)
+
+
+async def _answer(writer: asyncio.StreamWriter, code: int, extra: dict[str, str], content: bytes) -> None:
+    headers = {"content-type": "application/json", "content-length": str(len(content)), **extra}
     head = "\r\n".join(f"{name}: {value}" for name, value in headers.items())
-    writer.write(f"HTTP/1.1 {status.code} Status\r\n{head}\r\n\r\n".encode() + content)
+    writer.write(f"HTTP/1.1 {code} Status\r\n{head}\r\n\r\n".encode() + content)
     await writer.drain()
+
+
+def _whole(parts: Reply) -> dict[str, Any]:
+    """A reply in one piece."""
+    wants = [part for part in parts if isinstance(part, Wants)]
+    text = "".join(part for part in parts if isinstance(part, str))
+    calls = [
+        {
+            "id": want.id,
+            "type": "function",
+            "function": {"name": want.name, "arguments": json.dumps(want.arguments)},
+        }
+        for want in wants
+    ]
+    message = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
+    reason = "tool_calls" if calls else "stop"
+    return {
+        **_head(),
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "usage": USAGE,
+    }
 
 
 def _head() -> dict[str, Any]:
@@ -222,12 +250,14 @@ def _in_turn(replies: Iterable[Sequence[Any]]) -> Script:
     return reply
 
 
-def _faults(first: str, headers: dict[str, str], body: dict[str, Any]) -> list[str]:
+def _faults(first: str, headers: dict[str, str], body: dict[str, Any], *, streamed: bool) -> list[str]:
     """What a strict service would not accept."""
     faults = [] if first == "POST /v1/chat/completions HTTP/1.1" else [f"an unknown request: {first}"]
     if headers.get("authorization") != f"Bearer {KEY}":
         faults.append("another key than the given one")
-    if body.get("stream") is not True or body.get("stream_options") != {"include_usage": True}:
+    if not streamed and body.get("stream"):
+        faults.append("asked to stream")
+    if streamed and (body.get("stream") is not True or body.get("stream_options") != {"include_usage": True}):
         faults.append("not asked to stream with usage")
     waiting: list[str] = []
     for message in body["messages"]:
@@ -245,7 +275,8 @@ def _message_faults(message: dict[str, Any], waiting: list[str]) -> list[str]:
     role, content, calls = message["role"], message.get("content"), message.get("tool_calls")
     if role not in ROLES:
         faults.append(f"an unknown role {role}")
-    if not isinstance(content, str) and not (role == "assistant" and calls):
+    parts = role == "user" and isinstance(content, list)
+    if not isinstance(content, str) and not parts and not (role == "assistant" and calls):
         faults.append(f"a message of {role} without content")
     if role == "tool":
         if message.get("tool_call_id") not in waiting:

@@ -118,7 +118,9 @@ async def send(handle: Handle, text: str, message: str | None = None) -> Turn:
     return turn
 
 
-async def update(handle: Handle, name: str, given: Any, result: Any = None, key: str | None = None) -> Any:
+async def update(
+    handle: WorkflowHandle[Any, Any], name: str, given: Any, result: Any = None, key: str | None = None
+) -> Any:
     """Any update; an overload of the SDK's method is untyped."""
     thread: Any = handle
     return await thread.execute_update(name, given, id=key, result_type=result)
