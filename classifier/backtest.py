@@ -110,7 +110,9 @@ class BacktestReport:
                 self._remember(change, str(decision_id))
 
     def _remember(self, change: Change, decision_id: str) -> None:
-        known = self.examples.setdefault(change, [])
+        known = self.examples.get(change)
+        if known is None:
+            known = self.examples[change] = []
         if len(known) < EXAMPLES:
             known.append(uuid.UUID(decision_id))
 
@@ -300,9 +302,6 @@ class _Unread(Mapping[str, JSON]):
     def want(self) -> NoReturn:
         self.wanted = True
         raise self._error("the request context was not read")
-
-    def __bool__(self) -> bool:
-        return True
 
     def __getitem__(self, key: str) -> JSON:
         self.want()

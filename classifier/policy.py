@@ -44,7 +44,7 @@ class PolicyContext(Generic[A_co]):
     ) -> None:
         self.phase = phase
         self._result = result
-        self.request_context: Mapping[str, JSON] = request_context or {}
+        self.request_context: Mapping[str, JSON] = {} if request_context is None else request_context
         self.message_id = message_id
         self._tripwire: Tripwire | None = None
         self._filtered = False
@@ -92,7 +92,7 @@ class PolicyContext(Generic[A_co]):
             raise PolicyError(f"{policy} {self._fault}")
         if self._tripwire is not None:
             return Ruling("aborted", self._tripwire)
-        return Ruling("filtered" if self._filtered else "allowed")
+        return _FILTERED if self._filtered else _ALLOWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,9 @@ class Ruling:
 
     outcome: Outcome
     tripwire: Tripwire | None = None
+
+
+_ALLOWED, _FILTERED = Ruling("allowed"), Ruling("filtered")
 
 
 async def rule(

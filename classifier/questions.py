@@ -179,6 +179,7 @@ class Questions(Answers):
 
     __slots__ = ()
     _questions: ClassVar[Mapping[str, Question]] = {}
+    _names: ClassVar[Mapping[int, str]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -192,6 +193,7 @@ class Questions(Answers):
         for base in reversed(cls.__mro__[1:]):
             inherited |= vars(base).get("_questions", {})
         cls._questions = {**inherited, **own}
+        cls._names = {id(question): name for name, question in cls._questions.items()}
         check_questions(cls._questions)
         _check_distinct(cls._questions)
         _check_literals(cls, own)
@@ -291,8 +293,7 @@ def _set(question: object, **fields: object) -> None:
 
 
 def _name_of(question: Question, owner: type) -> str:
-    declared = cast("type[Questions]", owner)._questions  # noqa: SLF001 - same module
-    return next(name for name, candidate in declared.items() if candidate is question)
+    return cast("type[Questions]", owner)._names[id(question)]  # noqa: SLF001 - same module
 
 
 def _check_distinct(questions: Mapping[str, Question]) -> None:

@@ -1,31 +1,32 @@
 """Stored decisions, page by page, through a policy of today.
 
-A page for policies that look at answers alone is one text of JSON, which PostgreSQL makes: taking rows apart
-would cost as much as judging them.
+A page for policies that look at answers alone is one text, a line of JSON for each, which PostgreSQL makes:
+taking rows apart would cost as much as judging them. Lines are read one by one, so that what is made of one
+is gone before the next, and the garbage collector finds nothing to go through.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from classifier.answers import answers_from_json
+from classifier.answers import UnreadAnswers
 from classifier.audit.escape import ESCAPE, decode
 from classifier.audit.query import DecisionQuery, Position
 from classifier.audit.reader import TenantReader
 from classifier.audit.rows import decision_of
-from classifier.audit.sql import FACTS, JOINED, newest
+from classifier.audit.sql import FACTS, JOINED, in_order, last_of, newest
 from classifier.audit.tables import decision_contents, decisions
 from classifier.backtest import Backtest, BacktestReport, StoredAnswers, WantsMore, branch_text
 
-_PAGE = 2000
+_PAGE = 4000
+_JSON = json.JSONDecoder()
 _FACTS = decisions.c
 _LOOKED_AT = (
     _FACTS.decision_id,
@@ -107,15 +108,10 @@ class Backtester(TenantReader):
 async def _page_of_answers(
     connection: AsyncConnection, query: DecisionQuery, last: Position | None
 ) -> _Page | None:
-    rows = newest(_SELECT_ANSWERS, query, _PAGE, last).subquery().c
-    order = (rows.decided_at.desc(), rows.decision_id.desc())
-    lines = sa.func.json_build_array(*(rows[column.name] for column in _LOOKED_AT))
-    end = sa.cast(sa.func.count(), sa.Integer)
-    select = sa.select(
-        sa.func.array_agg(aggregate_order_by(rows.decided_at, *order))[end],
-        sa.func.array_agg(aggregate_order_by(rows.decision_id, *order))[end],
-        sa.cast(sa.func.json_agg(aggregate_order_by(lines, *order)), sa.Text),
-    )
+    rows = newest(_SELECT_ANSWERS, query, _PAGE, last).subquery("rows")
+    lines = sa.func.json_build_array(*(rows.c[column.name] for column in _LOOKED_AT))
+    page = in_order(sa.func.string_agg, rows, sa.cast(lines, sa.Text), "\n")
+    select: sa.Select[*tuple[Any, ...]] = sa.select(*last_of(rows), page)
     decided_at, decision_id, text = (await connection.execute(select)).one()
     if not text:
         return None
@@ -137,14 +133,25 @@ async def _whole_page(
 
 
 def _stored(text: str) -> Iterable[StoredAnswers]:
-    lines: list[list[Any]] = json.loads(text)
-    if ESCAPE in text:
-        lines = cast("list[list[Any]]", decode(lines))
-    for decision_id, outcome, action, route, phase, message, answers in lines:
+    escaped = ESCAPE in text
+    for line in _lines(text):
+        decision_id, outcome, action, route, phase, message, answers = _decoded(line) if escaped else line
         yield StoredAnswers(
             decision_id,
             outcome if action is None else branch_text(action, route),
             phase,
             message,
-            None if answers is None else answers_from_json(answers),
+            None if answers is None else UnreadAnswers(answers),
         )
+
+
+def _decoded(line: list[Any]) -> list[Any]:
+    return cast("list[Any]", decode(line))
+
+
+def _lines(text: str) -> Iterator[list[Any]]:
+    place, end = 0, len(text)
+    while place < end:
+        line, place = _JSON.raw_decode(text, place)
+        place += 1
+        yield line

@@ -33,6 +33,12 @@ NOT_MIGRATED = frozenset({"42P01", "42704", "42703", "3F000", "22023", "42501"})
 _REFUSED_DATA = ("21", "22", "23", "54")
 """SQLSTATE classes that mean: this row, not this server."""
 
+_READING = {"plan_cache_mode": "force_custom_plan", "parallel_setup_cost": "100000"}
+"""Tenants and values differ by orders of magnitude, so that a plan made for all of them is bad for some.
+
+And starting helpers takes longer than finding a page; they are for figures over very many rows.
+"""
+
 _SET_TENANT = sa.text(f"SELECT set_config('{TENANT_SETTING}', :tenant, true)")
 
 
@@ -69,6 +75,8 @@ def create_engine(
     settings = {"application_name": name, "search_path": "pg_catalog", "timezone": "UTC", "jit": "off"}
     if role is not None:
         settings["role"] = role
+    if role == "classifier_reader":
+        settings |= _READING
     return create_async_engine(
         sqlalchemy_url(database_url),
         pool_size=pool_size,

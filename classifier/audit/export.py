@@ -1,8 +1,8 @@
-"""The history as a file: PostgreSQL writes each decision as one piece of text, and pages of them stream out.
+"""The history as a file: PostgreSQL writes each page of decisions as one text, and the pages stream out.
 
-Making a `Decision` of every row would cost several times what the whole export may. So the select spells the
-line; what is left to do here is to undo what `classifier.audit.escape` did, on whole pages and only where it
-did something.
+Making a `Decision` of every row would cost several times what the whole export may, and even taking rows
+apart costs more than the rest. So the select spells the lines and joins them; what is left to do here is to
+undo what `classifier.audit.escape` did, on whole pages and only where it did something.
 
 JSON has no numbers that are not finite: those are texts here, "NaN", "Infinity" and "-Infinity".
 """
@@ -13,28 +13,35 @@ import asyncio
 import functools
 import math
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal, TypeAlias, cast
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 
 from classifier.audit.escape import ESCAPE
 from classifier.audit.query import DecisionQuery, Position
 from classifier.audit.reader import TenantReader
-from classifier.audit.sql import CONTENTS, FACTS, JOINED, conditions, newest
+from classifier.audit.sql import CONTENTS, FACTS, JOINED, conditions, in_order, last_of, newest
 from classifier.audit.tables import decision_contents, decisions
 from classifier.decision_json import LISTS, OBJECTS, PLAIN
+from classifier.errors import StoreError, StoreUnavailable
 from classifier.values import JSON
 
 Form: TypeAlias = Literal["jsonl", "csv", "flat"]
 """JSON lines as `decision_to_json` has them, CSV, or JSON lines without nesting."""
 
+_Part: TypeAlias = str | sa.ColumnElement[str]
+"""Of a line: what is in all of them, or what is of each."""
+
 _FIRST_PAGE = 250
 _LARGEST_PAGE = 5000
 _CHARACTERS_AT_ONCE = 16_000_000
+_TOO_LARGE = 16
+"""By what a page is divided that PostgreSQL refuses, since it makes no text of more than a gigabyte."""
 
 _FACTS = decisions.c
 _CONTENTS = decision_contents.c
@@ -97,6 +104,12 @@ _STRUCTURE: Mapping[str, Any] = {
 """`decision_to_json` as columns; a pair is what is NULL where the part is absent, and the part."""
 
 _ALREADY_JSON = frozenset({"state"})
+_NAMES = {
+    column.name: column
+    for column in (*FACTS, _CONTENTS.resource_id)
+    if isinstance(column.type, sa.String) and column.name not in {"failure_message", "tripwire_reason"}
+}
+"""Texts that nearly never hold anything that JSON has to escape."""
 _FLOAT = re.compile(r'\{("|""|\\")␛float\1: ?\1([^"\\]+)\1\}')
 _ESCAPED = re.compile(f"{ESCAPE}([0-9a-f]{{4}})")
 _FORMULA = "=+-@\t\r"
@@ -127,16 +140,13 @@ class Exporter(TenantReader):
 
         The database makes the next page while the caller deals with this one.
         """
-        size = _FIRST_PAGE
-        following = asyncio.create_task(self._page(query, form, size, None))
+        following = asyncio.create_task(self._page(query, form, _FIRST_PAGE, None))
         try:
-            while rows := await following:
-                last = Position(rows[-1][0], rows[-1][1])
-                text = "\n".join([row[2] for row in rows]) + "\n"
-                size, whole = _next_size(size, len(text)), len(rows) == size
-                following = asyncio.create_task(self._page(query, form, size if whole else 0, last))
+            while (page := await following) is not None:
+                size = _next_size(page.size, len(page.text)) if page.count == page.size else 0
+                following = asyncio.create_task(self._page(query, form, size, page.last))
                 await asyncio.sleep(0)  # lets the question for the next page leave first
-                yield ExportPage(unescaped(text, form), len(rows))
+                yield ExportPage(unescaped(page.text, form) + "\n", page.count)
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
@@ -147,14 +157,28 @@ class Exporter(TenantReader):
         async with self._reading(query.tenant) as connection:
             return (await connection.execute(select)).scalar_one()
 
-    async def _page(
-        self, query: DecisionQuery, form: Form, size: int, last: Position | None
-    ) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+    async def _page(self, query: DecisionQuery, form: Form, size: int, last: Position | None) -> _Page | None:
         if size == 0:
-            return ()
-        select = select_lines(query, form, size, last)
-        async with self._reading(query.tenant) as connection:
-            return (await connection.execute(select)).all()
+            return None
+        try:
+            async with self._reading(query.tenant) as connection:
+                row = (await connection.execute(select_page(query, form, size, last))).one()
+        except StoreError as error:
+            if isinstance(error, StoreUnavailable) or size == 1:
+                raise
+            return await self._page(query, form, max(1, size // _TOO_LARGE), last)
+        decided_at, decision_id, text, count = row
+        return None if text is None else _Page(Position(decided_at, decision_id), text, count, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The lines of some decisions, their number, the place of the last, and how many were asked for."""
+
+    last: Position
+    text: str
+    count: int
+    size: int
 
 
 def _next_size(size: int, characters: int) -> int:
@@ -168,26 +192,32 @@ def header(form: Form) -> str:
     return ",".join(FLAT) + "\n" if form == "csv" else ""
 
 
-def select_lines(
+def select_page(
     query: DecisionQuery, form: Form, limit: int, position: Position | None = None
 ) -> sa.Select[*tuple[Any, ...]]:
-    """Time, id and line of decisions, newest first, those after `position`."""
-    return newest(_select(form), query, limit, position)
+    """One row: time and id of the last of these decisions, newest first, their lines, and their number."""
+    lines = newest(_select(form), query, limit, position).subquery("lines")
+    return sa.select(
+        *last_of(lines), in_order(sa.func.string_agg, lines, lines.c.line, "\n"), sa.func.count()
+    )
 
 
 @functools.cache
 def _select(form: Form) -> sa.Select[*tuple[Any, ...]]:
+    """With the line as plain SQL: thousands of elements would be gone through for every page."""
     match form:
         case "jsonl":
-            parts = _object(_STRUCTURE)
+            line = _unless_odd(_STRUCTURE)
         case "flat":
-            parts = _object(
-                {name: _flat(column) for name, column in FLAT.items()} | {"state": _json(_CONTENTS.state)}
-            )
+            flat = {name: _flat(column) for name, column in FLAT.items()}
+            line = _unless_odd(flat | {"state": _json(_CONTENTS.state)})
         case "csv":
-            parts = _row(FLAT.values())
-    line = _joined(parts).label("line")
-    return sa.select(_FACTS.decided_at, _FACTS.decision_id, line).select_from(JOINED)
+            line = _joined(_row(FLAT.values()))
+    dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call] # has no annotations
+    spelled = str(line.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    return sa.select(
+        _FACTS.decided_at, _FACTS.decision_id, sa.literal_column(spelled, sa.Text).label("line")
+    ).select_from(JOINED)
 
 
 def unescaped(text: str, form: Form) -> str:
@@ -228,17 +258,40 @@ def _spelled(number: float) -> str:
     return "NaN" if math.isnan(number) else ("Infinity" if number > 0 else "-Infinity")
 
 
-def _object(structure: Mapping[str, Any]) -> Iterator[str | sa.ColumnElement[str]]:
+def _unless_odd(structure: Mapping[str, Any]) -> sa.ColumnElement[str]:
+    """As JSON; escaping names one by one is a quarter of all work, so it is done where one needs it."""
+    odd = sa.func.concat(*_NAMES.values()).regexp_match(_literal(r'["\\[:cntrl:]]'))
+    return sa.case(
+        (odd, _joined(_object(structure, _carefully))), else_=_joined(_object(structure, _quickly))
+    )
+
+
+def _carefully(value: sa.ColumnElement[Any]) -> Sequence[_Part]:
+    return (_json(value),)
+
+
+def _quickly(value: sa.ColumnElement[Any]) -> Sequence[_Part]:
+    if not isinstance(value, sa.Column) or _NAMES.get(value.name) is not value:
+        return (_json(value),)
+    quoted = ('"', value, '"')
+    return (
+        (sa.case((value.is_(None), _literal("null")), else_=_joined(quoted)),) if value.nullable else quoted
+    )
+
+
+def _object(
+    structure: Mapping[str, Any], spell: Callable[[sa.ColumnElement[Any]], Sequence[_Part]]
+) -> Iterator[_Part]:
     yield "{"
     for index, (name, value) in enumerate(structure.items()):
         yield f'{"," if index else ""}"{name}":'
         if isinstance(value, Mapping):
-            yield from _object(cast("Mapping[str, Any]", value))
+            yield from _object(cast("Mapping[str, Any]", value), spell)
         elif isinstance(value, tuple):
             present, part = cast("tuple[sa.ColumnElement[Any], Mapping[str, Any]]", value)
-            yield sa.case((present.is_(None), _literal("null")), else_=_joined(_object(part)))
+            yield sa.case((present.is_(None), _literal("null")), else_=_joined(_object(part, spell)))
         else:
-            yield value if name in _ALREADY_JSON else _json(value)
+            yield from (value,) if name in _ALREADY_JSON else spell(value)
     yield "}"
 
 
@@ -254,12 +307,12 @@ def _flat(value: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     if isinstance(value.type, JSONB):
         return sa.cast(value, sa.Text)
     if isinstance(value.type, sa.Double):
-        infinity = sa.literal(math.inf, sa.Double)
+        infinity = sa.literal_column("CAST('Infinity' AS double precision)", sa.Double)
         return sa.case((sa.and_(value < infinity, value > -infinity), value))  # NaN is above infinity
     return value
 
 
-def _row(columns: Iterable[sa.Column[Any]]) -> Iterator[str | sa.ColumnElement[str]]:
+def _row(columns: Iterable[sa.Column[Any]]) -> Iterator[_Part]:
     for index, column in enumerate(columns):
         if index:
             yield ","
@@ -280,7 +333,7 @@ def _cell(column: sa.Column[Any]) -> sa.ColumnElement[str]:
     return sa.case((column.is_(None), ""), (formula, guarded), else_=quoted)
 
 
-def _joined(parts: Iterable[str | sa.ColumnElement[str]]) -> sa.ColumnElement[str]:
+def _joined(parts: Iterable[_Part]) -> sa.ColumnElement[str]:
     """The parts as one text, none of which is NULL; halved again and again, so that little is copied."""
     arguments: list[sa.ColumnElement[str]] = []
     for plain, group in groupby(parts, key=lambda part: isinstance(part, str)):

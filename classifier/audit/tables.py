@@ -188,7 +188,7 @@ decision_contents = sa.Table(
     sa.Column("state_is_json", sa.Boolean, nullable=False),
     _json("request_context"),
     _optional("original", comment="the text before normalising, where that changed it"),
-    sa.PrimaryKeyConstraint("decision_id", "decided_at"),
+    sa.PrimaryKeyConstraint("decided_at", "decision_id"),
     sa.Index(
         "ix_decision_contents_resource",
         "tenant",
@@ -209,7 +209,7 @@ decision_answers = sa.Table(
     _text("kind"),
     _optional("choice"),
     sa.Column("number", sa.Double, comment="P(true), the score, or the probability of the choice"),
-    sa.PrimaryKeyConstraint("decision_id", "question", "decided_at"),
+    sa.PrimaryKeyConstraint("decided_at", "decision_id", "question"),
     sa.Index("ix_decision_answers_newest", "tenant", "question", "decided_at", "decision_id"),
     sa.Index(
         "ix_decision_answers_choice",

@@ -5,9 +5,11 @@ PostgreSQL makes the rows itself, as the restricted writer, in the order in whic
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.audit.engine import create_engine
 
@@ -15,6 +17,7 @@ TENANTS = 1000
 LARGE = "large"
 SMALL = "small-7"
 SLICES = 20
+AT_ONCE = 2
 DAYS = 55
 
 _SLICE = """
@@ -86,17 +89,23 @@ END $made$
 async def fill(database_url: str, rows: int, said: Callable[[int], None]) -> None:
     """Makes about `rows` decisions, and tells how many there are after each part."""
     large, small = rows // 2 // SLICES, max(1, rows // 2 // SLICES // (TENANTS - 1))
-    engine = create_engine(database_url, role="classifier_writer", timeout=3600)
+    engine = create_engine(database_url, role="classifier_writer", timeout=3600, pool_size=AT_ONCE)
     try:
-        for index in range(SLICES):
-            statement = _SLICE.format(
-                tenants=TENANTS, large=large, small=small, slice=index, slices=SLICES, days=DAYS
+        for index in range(0, SLICES, AT_ONCE):
+            await asyncio.gather(
+                *(_make_slice(engine, each, large, small) for each in range(index, index + AT_ONCE))
             )
-            async with engine.begin() as connection:
-                await connection.exec_driver_sql(statement)
-            said((index + 1) * (large + small * (TENANTS - 1)))
+            said((index + AT_ONCE) * (large + small * (TENANTS - 1)))
     finally:
         await engine.dispose()
+
+
+async def _make_slice(engine: AsyncEngine, index: int, large: int, small: int) -> None:
+    statement = _SLICE.format(
+        tenants=TENANTS, large=large, small=small, slice=index, slices=SLICES, days=DAYS
+    )
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql(statement)
 
 
 async def settle(database_url: str) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from classifier.answers import BooleanAnswer, Refusal
-from classifier.backtest import Backtest, BacktestReport, WantsMore, stored_answers
+from classifier.answers import BooleanAnswer, Refusal, UnreadAnswers
+from classifier.backtest import Backtest, BacktestReport, StoredAnswers, WantsMore, stored_answers
 from classifier.classifier import Classifier
 from classifier.decision import Branch, Coordinates, Decision
-from classifier.errors import PolicyError
+from classifier.errors import InvalidAnswer, PolicyError
 from classifier.models.scripted import ScriptedModel
 from classifier.playbook import Outbox, Playbook, Review
 from classifier.policy import PolicyContext
@@ -138,10 +138,19 @@ def test_a_policy_is_given_phase_and_message() -> None:
     seen: list[Any] = []
 
     def look(answers: SafetyQuestions, context: PolicyContext[SafetyQuestions]) -> None:
-        seen.append((context.phase, context.message_id, bool(context.request_context)))
+        seen.append((context.phase, context.message_id))
 
     ran(look, decision(0.1))
-    assert seen == [("input", None, True)]
+    assert seen == [("input", None)]
+
+
+def test_whether_there_is_a_request_context_is_not_known_before_it_is_read() -> None:
+    def look(answers: SafetyQuestions, context: PolicyContext[SafetyQuestions]) -> None:
+        if context.request_context:
+            context.filter()
+
+    with pytest.raises(WantsMore):
+        ran(look, decision(0.1))
 
 
 def test_the_answers_have_the_type_that_the_processor_declares() -> None:
@@ -184,3 +193,17 @@ def test_reports_add_up_and_keep_few_examples() -> None:
     report.add(ran(abort_unsafe, *decisions[6:]))
     assert (report.decisions, report.changes) == (12, {("allowed", "aborted"): 12})
     assert report.examples["allowed", "aborted"] == [each.decision_id for each in decisions[:5]]
+
+
+def test_an_answer_that_cannot_be_read_counts_against_the_decisions_whose_policy_looks_at_it() -> None:
+    def look(answers: SafetyQuestions, context: PolicyContext[SafetyQuestions]) -> None:
+        if context.message_id == "looked at":
+            abort_unsafe(answers, context)
+
+    damaged = UnreadAnswers({"unsafe": {"type": "boolean"}})
+    stored = [
+        StoredAnswers(str(uuid.uuid4()), "allowed", "input", message, damaged)
+        for message in ("looked at", "left alone")
+    ]
+    report = Backtest(guarding(policy=look)).run(stored)
+    assert (report.errors, report.unchanged) == ({InvalidAnswer.code: 1}, 1)

@@ -8,14 +8,25 @@ from typing import Any
 
 import pytest
 
-from classifier.answers import BooleanAnswer, ChoiceAnswer, Refusal
+from classifier.answers import Answers, BooleanAnswer, ChoiceAnswer, Refusal
 from classifier.classifier import Classifier
+from classifier.decision import Branch
 from classifier.errors import ConfigurationError, InvalidAnswer, PolicyError
 from classifier.messages import DataPart, Message, TextPart, message_from_json, message_to_json
 from classifier.models.scripted import ScriptedModel
+from classifier.playbook import Outbox, Playbook
 from classifier.policy import Ruling
 from classifier.processor import ClassifierProcessor
-from classifier.testing import MemoryStore, outcomes, try_messages, try_policy, try_stream, with_model
+from classifier.questions import Boolean
+from classifier.testing import (
+    MemoryStore,
+    outcomes,
+    try_messages,
+    try_playbook,
+    try_policy,
+    try_stream,
+    with_model,
+)
 from classifier.verdict import Run
 from tests.classifier.conformance import SafetyQuestions, abort_unsafe, answering, broken, filter_unsafe
 
@@ -82,6 +93,41 @@ async def test_a_stream_is_tried_with_text_and_other_parts() -> None:
     tried = await try_stream([processor()], ["hello ", {"tool": 1}, "bad"], context={"thread_id": "t1"})
     assert (tried.text, tried.end.outcome) == ("hello ", "aborted")
     assert {decision.ids.thread for decision in tried.decisions} == {"t1"}
+
+
+def is_a_bug(answers: Answers) -> str:
+    return "bug"
+
+
+def by_a_question_that_is_not_asked(answers: Answers) -> str:
+    return str(answers["ham"])
+
+
+def letters(route: Any = is_a_bug, classifier: Any = None) -> Playbook[Any]:
+    return Playbook(
+        id="letters",
+        classifier=classifier or Classifier("letters", "main", {"spam": Boolean("?")}),
+        routes=("bug",),
+        route=route,
+        gates={"spam": 0.8},
+        destinations={"*": Outbox("x")},
+    )
+
+
+async def test_a_playbook_is_tried_on_answers_with_its_gates() -> None:
+    sure, unsure = BooleanAnswer(0.05, calibrated=True), BooleanAnswer(0.4, calibrated=True)
+    assert await try_playbook(letters(), {"spam": sure}) == Branch("route", "bug")
+    branch = await try_playbook(letters(), {"spam": unsure})
+    assert branch == Branch("review", "bug", ("low_probability:spam",))
+
+
+async def test_answers_that_do_not_fit_the_playbook_are_refused() -> None:
+    with pytest.raises(InvalidAnswer, match="missing=spam"):
+        await try_playbook(letters(), {})
+    with pytest.raises(PolicyError, match="KeyError"):
+        await try_playbook(letters(by_a_question_that_is_not_asked), {"spam": BooleanAnswer(0.05)})
+    with pytest.raises(ConfigurationError, match="give it its classifier"):
+        await try_playbook(letters(classifier="named"), {"spam": BooleanAnswer(0.05)})
 
 
 def test_a_message_travels_as_json() -> None:

@@ -112,6 +112,6 @@ def decisions(draw: st.DrawFn, tenant: str = "acme") -> Decision:
         truncation=draw(st.none() | st.builds(Truncation, st.integers(0, 99), counts, any_text)),
         normalised=draw(st.just(()) | st.just(("nfkc",))),
         original=draw(optional_text),
-        mode=draw(st.sampled_from(["enforce", "monitor"])),
+        mode=draw(st.sampled_from(["enforce", "monitor", "shadow"])),
         metadata=draw(json_objects),
     )

@@ -25,7 +25,7 @@ from classifier.questions import Boolean, Choice, Questions
 from tests.classifier.audit.examples import KEY, decision
 from tests.classifier.audit.many import fill
 
-ROWS = 4500
+ROWS = 9000
 ACME = DecisionQuery(tenant="acme")
 
 
@@ -77,15 +77,15 @@ async def test_a_policy_that_wants_more_on_a_later_page_gets_it_and_no_page_coun
 
     def by_seat(answers: Looks, context: PolicyContext[Looks]) -> None:
         number = int((context.message_id or "")[2:])
-        if number > 3000 and context.request_context["seat"] == number:
+        if number > 5000 and context.request_context["seat"] == number:
             context.filter()
-        if number > 3500 and context.result.response.model == "jev-2026":
+        if number > 7000 and context.result.response.model == "jev-2026":
             context.abort("old model")
 
     report = await backtester.run(ACME, on(by_seat))
     assert report.decisions == ROWS
-    assert report.changes["allowed", "filtered"] == 500 - 500 // 50
-    assert report.changes["allowed", "aborted"] == 1000 - 1000 // 50
+    assert report.changes["allowed", "filtered"] == 2000 - 2000 // 50
+    assert report.changes["allowed", "aborted"] == 2000 - 2000 // 50
     assert report.errors == {}
 
 

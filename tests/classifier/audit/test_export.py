@@ -13,9 +13,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from classifier.audit.engine import create_engine
 from classifier.audit.export import FLAT, Exporter, Form, _next_size, header, strict
 from classifier.audit.memory import MemoryStore
 from classifier.audit.parquet import ParquetFile
@@ -149,6 +151,27 @@ def test_pages_grow_to_a_limit_and_shrink_where_texts_are_long() -> None:
     assert _next_size(4000, 1_000_000) == 5000
     assert _next_size(5000, 160_000_000) == 500
     assert _next_size(1, 10**9) == 1
+
+
+@pytest.mark.long
+async def test_texts_of_more_than_postgresql_puts_into_one_are_exported(database_url: str) -> None:
+    length, count = 5_000_000, 220  # a gigabyte, which the first page would take at once
+    await fill(database_url, "acme", count)
+    engine = create_engine(database_url, role="classifier_maintenance", timeout=120)
+    async with engine.begin() as connection:
+        long = sa.text("UPDATE classifier.decision_contents SET state = repeat('x', :length)")
+        await connection.execute(
+            long.bindparams(sa.bindparam("length", type_=sa.Integer)), {"length": length}
+        )
+    await engine.dispose()
+    sizes: list[tuple[int, int]] = []
+    async with Exporter(database_url, timeout=120) as exporter:
+        async for page in exporter.pages(ALL, "jsonl"):
+            sizes.append((page.count, len(page.text)))
+            if len(sizes) == 3:
+                break
+    assert [size for size, _ in sizes] == [15, 3, 3]
+    assert all(length * size < characters < (length + 5000) * size for size, characters in sizes)
 
 
 async def test_an_export_left_early_leaves_no_connection_busy(database_url: str) -> None:

@@ -9,10 +9,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
+from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer
 from classifier.audit.arrivals import select_arrived, select_last
 from classifier.audit.chain import Place
 from classifier.audit.engine import create_engine, set_tenant
-from classifier.audit.export import select_lines
+from classifier.audit.export import select_page
+from classifier.audit.history import History
 from classifier.audit.query import AnswerCondition, DecisionQuery
 from classifier.audit.sql import SELECT_DECISIONS, newest
 from tests.classifier.audit.many import fill
@@ -91,6 +93,8 @@ def touched(found: list[dict[str, Any]]) -> float:
         {"answers": (AnswerCondition.parse("unsafe >= 0.995"),)},
         {"answers": (AnswerCondition.parse("unsafe >= 0.5"),)},
         {"answers": (AnswerCondition.parse("unsafe >= 0.5"),), "outcome": "allowed"},
+        {"answers": (AnswerCondition.parse("topic = billing"), AnswerCondition.parse("unsafe >= 0.995"))},
+        {"answers": (AnswerCondition.parse("unsafe >= 0.5"), AnswerCondition.parse("topic = fraud"))},
         {"phase": "output"},
         {"playbook": "none"},
         {"route": "none"},
@@ -127,6 +131,63 @@ async def test_aud_o10_following_looks_at_what_is_new_and_no_more(filled: str) -
 
 @pytest.mark.slow
 async def test_an_export_takes_its_pages_from_indexes(filled: str) -> None:
-    found = await plan_of(filled, "large", select_lines(DecisionQuery(tenant="large"), "jsonl", 500))
+    found = await plan_of(filled, "large", select_page(DecisionQuery(tenant="large"), "jsonl", 500))
     assert read_whole(found) == []
     assert touched(found) <= 1500
+
+
+def _made(number: int) -> tuple[dict[str, Answer], str]:
+    """Answers and outcome of a decision of `fill`; the first is the newest."""
+    topic = "fraud" if number % 100 == 0 else "billing" if number % 3 == 0 else "other"
+    answers: dict[str, Answer] = {"topic": ChoiceAnswer(topic), "unsafe": BooleanAnswer(number % 1000 / 1000)}
+    return answers, "aborted" if number % 50 == 0 else "allowed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("texts", "outcome"),
+    [
+        (("unsafe >= 0.5",), None),
+        (("unsafe >= 0.995",), None),
+        (("unsafe < 0.5",), "aborted"),
+        (("topic = billing", "unsafe >= 0.9"), None),
+        (("unsafe >= 0.1", "topic = fraud", "unsafe < 0.6"), None),
+        (("topic != other", "unsafe >= 0.2"), None),
+    ],
+    ids=str,
+)
+async def test_rare_and_common_answers_are_found_alike_on_every_page(
+    filled: str, texts: tuple[str, ...], outcome: Any
+) -> None:
+    conditions = tuple(map(AnswerCondition.parse, texts))
+    query = DecisionQuery(tenant="large", answers=conditions, outcome=outcome)
+    wanted: list[str | None] = []
+    for number in range(1, ROWS + 1):
+        answers, became = _made(number)
+        if outcome in {None, became} and all(one.holds(answers[one.question]) for one in conditions):
+            wanted.append(f"m-{number}")
+    found: list[str | None] = []
+    async with History(filled) as history:
+        page = await history.page(query, 50)
+        found.extend(one.ids.message for one in page.decisions)
+        while page.next_cursor is not None and len(found) < 1000:
+            page = await history.page(query, 700, page.next_cursor)
+            found.extend(one.ids.message for one in page.decisions)
+    assert found == wanted[: len(found)]
+    assert (len(found) == len(wanted)) == (page.next_cursor is None)
+
+
+async def test_a_plan_is_made_for_the_values_that_are_asked_for(database_url: str) -> None:
+    engine = create_engine(database_url, role="classifier_reader", timeout=30)
+    select = newest(SELECT_DECISIONS, DecisionQuery(tenant="acme", outcome="filtered"), 50, None)
+    async with engine.connect() as connection:
+        for _ in range(8):  # from the sixth on PostgreSQL would take one plan for all values
+            await connection.execute(select)
+        plans = await connection.execute(
+            sa.text(
+                "SELECT generic_plans, custom_plans FROM pg_prepared_statements "
+                "WHERE statement LIKE '%FROM classifier.decisions%' AND parameter_types <> '{}'"
+            )
+        )
+        assert [tuple(row) for row in plans] == [(0, 8)]
+    await engine.dispose()

@@ -53,6 +53,7 @@ _FILTERS: dict[str, st.SearchStrategy[Any]] = {
     "classifier": st.sampled_from(["tickets", "safety"]),
     "playbook": few,
     "phase": st.sampled_from(["input", "output", "stream", "step"]),
+    "mode": st.sampled_from(["live", "enforce", "monitor", "shadow", "any"]),
     "outcome": st.sampled_from(["allowed", "filtered", "aborted"]),
     "thread": few,
     "resource": few,

@@ -36,6 +36,7 @@ FILTERS: dict[str, Any] = {
     "classifier": "tickets",
     "playbook": "tickets",
     "phase": "step",
+    "mode": "enforce",
     "outcome": "allowed",
     "thread": "t-1",
     "resource": "p-1",

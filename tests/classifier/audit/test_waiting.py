@@ -7,17 +7,19 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
+from classifier.audit.desks import Claim, Desk
 from classifier.audit.history import History
 from classifier.audit.postgres import PostgresStore
 from classifier.audit.records import EventKind, HistoryEvent, event_id_of
-from classifier.audit.waiting import OpenReview
+from classifier.audit.waiting import OpenReview, ReviewQuery
 from classifier.decision import Branch, Decision
 from tests.classifier.audit.examples import NOW, decision
 
 UNSURE, CLEAR = Branch("review", "cards", ("low_probability:topic",)), Branch("route", "cards")
 BRANCHES: Sequence[Branch | None] = (UNSURE, CLEAR, None)
-KINDS: Sequence[EventKind] = ("review_requested", "review", "delivery")
+KINDS: Sequence[EventKind] = ("review_requested", "review", "review_defaulted", "delivery", "stop")
 
 
 def happened(about: Decision, kind: EventKind, minutes: int) -> HistoryEvent:
@@ -36,8 +38,8 @@ def happened(about: Decision, kind: EventKind, minutes: int) -> HistoryEvent:
 
 
 def stories() -> Iterator[tuple[str, Branch | None, tuple[EventKind, ...]]]:
-    """Every branch with every sequence of up to three events, as runs of their own."""
-    for branch, length in itertools.product(BRANCHES, range(4)):
+    """Every branch with every sequence of up to two events, as runs of their own."""
+    for branch, length in itertools.product(BRANCHES, range(3)):
         for kinds in itertools.product(KINDS, repeat=length):
             yield f"{branch and branch.action} {' '.join(kinds)}", branch, kinds
 
@@ -129,3 +131,86 @@ async def test_a_request_whose_decision_is_not_on_record_is_not_listed(
     await postgres_store.record_events([happened(lost, "review_requested", 1)])
     assert await history.open_reviews("acme") == ()
     assert (await history.settled("acme", ["w"]))["w"].waiting
+
+
+def at_work(about: Decision, kind: EventKind, number: int, by: str | None, **facts: str) -> HistoryEvent:
+    """Something that happened to a review at one and the same time of the run's clock."""
+    return HistoryEvent(
+        event_id=uuid.uuid4(),
+        at=about.decided_at + timedelta(minutes=1),
+        tenant=about.tenant,
+        kind=kind,
+        workflow_id=about.coordinates.workflow_id,
+        run_id="run",
+        decision_id=about.decision_id,
+        actor=by,
+        body={**facts, "number": number},
+    )
+
+
+async def test_who_is_at_work_is_whoever_claimed_last_and_did_not_give_it_back(
+    postgres_store: PostgresStore, history: History
+) -> None:
+    taken, returned, retaken = (decision(name, branch=UNSURE) for name in ("w1", "w2", "w3"))
+    until = NOW + timedelta(minutes=15)
+    await postgres_store.record([taken, returned, retaken])
+    await postgres_store.record_events(
+        [
+            at_work(taken, "review_claimed", 1, "kim\0", until=until.isoformat()),
+            at_work(returned, "review_released", 2, "kim"),
+            at_work(returned, "review_claimed", 1, "kim", until=until.isoformat()),
+            at_work(retaken, "review_claimed", 3, "robin", until=until.isoformat()),
+            at_work(retaken, "review_released", 2, "kim"),
+            at_work(retaken, "review_claimed", 1, "kim", until=until.isoformat()),
+            at_work(retaken, "review_escalated", 4, "deadline", queue="leads␛"),
+        ]
+    )
+    desks = {one.decision.decision_id: one.desk for one in await history.open_reviews("acme")}
+    assert desks == {
+        taken.decision_id: Desk(Claim("kim\0", until)),
+        returned.decision_id: Desk(),
+        retaken.decision_id: Desk(Claim("robin", until), "leads␛"),
+    }
+    assert desks[taken.decision_id].held(until - timedelta(seconds=1)) is not None
+    assert desks[taken.decision_id].held(until) is None
+
+
+async def test_a_claim_on_an_earlier_review_of_the_same_run_is_not_one_on_the_later(
+    postgres_store: PostgresStore, history: History
+) -> None:
+    about = decision("w", branch=UNSURE)
+    await postgres_store.record([about])
+    claim = at_work(about, "review_claimed", 1, "kim", until=(NOW + timedelta(days=1)).isoformat())
+    escalated = at_work(about, "review_escalated", 2, "deadline", queue="leads")
+    asked_again = [happened(about, "review", 2), happened(about, "review_requested", 3)]
+    await postgres_store.record_events([claim, escalated, *asked_again])
+    (one,) = await history.open_reviews("acme")
+    assert one.desk == Desk()
+    assert await history.open_reviews("acme", wanted=ReviewQuery(queue="leads")) == ()
+
+
+async def test_the_queue_is_asked_by_playbook_age_queue_and_id(
+    postgres_store: PostgresStore, history: History
+) -> None:
+    old, new = decision("w1", branch=UNSURE), decision("w2", branch=CLEAR)
+    await postgres_store.record([old, new])
+    await postgres_store.record_events(
+        [
+            happened(new, "review_requested", 5),
+            at_work(old, "review_escalated", 1, "deadline", queue="leads"),
+            at_work(old, "review_escalated", 2, "deadline", queue="boss"),
+        ]
+    )
+
+    async def asked(**wanted: Any) -> set[uuid.UUID]:
+        found = await history.open_reviews("acme", wanted=ReviewQuery(**wanted))
+        return {one.decision.decision_id for one in found}
+
+    everything = {old.decision_id, new.decision_id}
+    assert await asked(playbook=old.playbook_id) == everything
+    assert await asked(playbook="another") == set()
+    assert await asked(before=NOW + timedelta(minutes=5)) == {old.decision_id}
+    assert await asked(before=NOW + timedelta(minutes=6)) == everything
+    assert await asked(queue="boss") == {old.decision_id}
+    assert await asked(queue="leads") == set()
+    assert await asked(decision_id=new.decision_id) == {new.decision_id}
