@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from classifier.errors import ClassifierError, ConfigurationError
-from commands import backtest_cli, history_cli, keeping_cli, review_cli
+from commands import backtest_cli, deadletters_cli, history_cli, keeping_cli, review_cli
 from commands.arguments import AppOption, Json, Tenant, run
 from commands.show import plain
 from embedded.errors import EmbeddedError
@@ -30,9 +30,11 @@ app = typer.Typer(
 With nothing configured, Temporal and PostgreSQL run on this machine, and the local model answers. Start with:
 
     classifier triage examples/tickets.jsonl    decide a file of events
+    classifier init shop                        a playbook of your own, with a test
     classifier ask --boolean 'urgent=Is it urgent?' 'My card was stolen'
     classifier history list                     what was decided
     classifier review list                      what waits for a person
+    classifier deadletters list                 what could not be handled
     classifier up                               keep everything running
 """,
 )
@@ -40,6 +42,7 @@ history_cli.app.add_typer(backtest_cli.app)
 history_cli.app.add_typer(keeping_cli.app)
 app.add_typer(history_cli.app, name="history")
 app.add_typer(review_cli.app, name="review")
+app.add_typer(deadletters_cli.app, name="deadletters")
 
 
 @app.callback()
@@ -108,7 +111,7 @@ def serve(
 def triage(
     file: Annotated[str, typer.Argument(help="CloudEvents 1.0 as JSON lines; - reads standard input.")],
     playbook: Annotated[
-        str | None, typer.Option(help="Which playbook decides; default: the only one.")
+        str | None, typer.Option(help="Which playbook decides; default: the one that takes the event's type.")
     ] = None,
     tenant: Tenant = "default",
     app_name: AppOption = None,
@@ -200,6 +203,16 @@ def chat(
     from commands import chat as talking
 
     run(talking.chat(_settings(app=app_name), agent=agent, thread=thread, tenant=tenant, console=_errors()))
+
+
+@app.command(epilog="Example: classifier init shop")
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where to; made where it is missing.")] = Path(),
+) -> None:
+    """Write a playbook to start from: a commented module, its test, and some events; overwrites nothing."""
+    from commands import starting
+
+    starting.init(folder, Console())
 
 
 @app.command(epilog="Example: DATABASE_URL=postgresql://classifier@db/classifier classifier migrate")

@@ -25,7 +25,9 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker
 
 from activities.chat import ChatActivities
 from activities.chat_tools import tool_activities
+from activities.dead_letters import DeadLetterActivities
 from activities.deliver import DeliveryActivities
+from activities.reviews import ReviewActivities
 from activities.subjects import SubjectActivities
 from classifier.app import App, ResolvedApp, load_app
 from classifier.audit.postgres import PostgresStore
@@ -55,7 +57,9 @@ WORKFLOWS = [TriageWorkflow, SubjectWorkflow, AgentWorkflow]
 WORKFLOW_MODULES = (
     "activities.chat_messages",
     "activities.chores",
+    "activities.dead_letter_messages",
     "activities.messages",
+    "activities.review_messages",
     "activities.subject_messages",
     "classifier.decision_json",
     "workflows.agent",
@@ -65,8 +69,10 @@ WORKFLOW_MODULES = (
     "workflows.agent_stream",
     "workflows.agent_tools",
     "workflows.agent_turn",
+    "workflows.dead_letters",
     "workflows.messages",
     "workflows.options",
+    "workflows.reviewing",
     "workflows.subject_messages",
     "workflows.subjects",
     "workflows.triage",
@@ -296,6 +302,8 @@ async def working(
         delivery = DeliveryActivities(
             resolved, service.store, home=settings.home, client=client, environ=settings.environ
         )
+        reviews = ReviewActivities(service.store)
+        dead_letters = DeadLetterActivities(service.store)
         subjects = SubjectActivities(service.store)
         chat = ChatActivities(resolved, service.store, environ=settings.environ)
         worker = Worker(
@@ -306,6 +314,9 @@ async def working(
                 delivery.deliver,
                 delivery.request_review,
                 delivery.record_review,
+                dead_letters.keep,
+                dead_letters.answer,
+                reviews.note,
                 subjects.apply,
                 subjects.note,
                 chat.describe,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
 
 import httpx
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.handing import counted, rejected, unavailable
 from activities.happened import happened, keep
 from activities.messages import (
     DELIVER,
@@ -22,19 +23,23 @@ from activities.messages import (
     ReviewRecord,
     ReviewRequest,
 )
-from activities.outbox import append_once, size_of
+from activities.outbox import append_once, seen_by_first
+from activities.starting import start_once
 from classifier.app import ResolvedApp
-from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
+from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent, event_id_of
 from classifier.audit.store import EventStore
 from classifier.errors import ClassifierError, ConfigurationError
 from classifier.models.http_errors import retry_after
-from classifier.playbook import Destination, Outbox, Webhook
+from classifier.playbook import Destination, Outbox, StartWorkflow, Webhook
 from classifier.temporal.failures import as_application_error
 from classifier.values import JSON, canonical_json
+from classifier.webhook_signing import secrets_in, signatures
 
-DELIVERY_REJECTED = "DELIVERY_REJECTED"
-DELIVERY_UNAVAILABLE = "DELIVERY_UNAVAILABLE"
+CAUSED_BY = "causedby"
+"""What a receiver puts on events that a delivery causes, so that we know our own; see `service.reception`."""
+
 _TRY_AGAIN = {408, 409, 425, 429}
+"""409 is what a receiver says that is still at work on an earlier attempt with this key."""
 _PROMPT = timedelta(seconds=5)
 """Far below an attempt's time limit, so that the next attempt cannot have begun."""
 
@@ -75,12 +80,11 @@ class DeliveryActivities:
                     f"playbook {delivery.playbook!r} has no destination for route {delivery.route!r}"
                 )
             name = _name_of(destination)
-            facts: dict[str, JSON] = {"route": delivery.route, "destination": name}
-            event = _after("delivery", delivery, delivery.decided_by, facts)
+            event = _delivered(delivery, name)
             await self._hand_over(destination, delivery, str(event.event_id))
             await self._record(delivery, event)
         except ClassifierError as error:
-            raise as_application_error(error) from None
+            raise counted(as_application_error(error)) from None
         return Delivered(name, str(event.event_id))
 
     @activity.defn(name=REQUEST_REVIEW)
@@ -109,22 +113,35 @@ class DeliveryActivities:
         match destination:
             case Outbox(path=path):
                 file = self._home / path
-                seen = size_of(file) if _is_first_and_prompt() else 0
-                await asyncio.to_thread(append_once, file, key, body, seen=seen)
+                seen = seen_by_first(file, lambda: _is_first_and_prompt(delivery))
+                await _appended(file, key, body, seen)
             case Webhook():
-                await self._post(destination, key, body)
+                await self._post(destination, key, {**body, CAUSED_BY: key})
+            case StartWorkflow():
+                await start_once(activity.client(), destination, key, {**body, CAUSED_BY: key})
 
     async def _post(self, webhook: Webhook, key: str, body: dict[str, JSON]) -> None:
-        headers = {"Idempotency-Key": key, "Content-Type": "application/json", **self._authorization(webhook)}
+        content = canonical_json(body)
+        headers = {
+            "Idempotency-Key": key,
+            "Content-Type": "application/json",
+            **self._authorization(webhook),
+            **self._signature(webhook, key, content),
+        }
         try:
             response = await self._client.post(
-                webhook.url, content=canonical_json(body), headers=headers, timeout=webhook.timeout
+                webhook.url, content=content, headers=headers, timeout=webhook.timeout
             )
         except httpx.TransportError as error:
-            message = f"the webhook did not answer ({type(error).__name__})"
-            raise ApplicationError(message, type=DELIVERY_UNAVAILABLE) from None
+            raise unavailable(f"the webhook did not answer ({type(error).__name__})") from None
         if not response.is_success:
-            _refused(response)
+            raise _refused(response)
+
+    def _signature(self, webhook: Webhook, key: str, content: bytes) -> dict[str, str]:
+        if webhook.secret_variable is None:
+            return {}
+        secrets = secrets_in(webhook.secret_variable, self._environ.get(webhook.secret_variable))
+        return signatures(secrets, key, int(datetime.now(UTC).timestamp()), content)
 
     def _authorization(self, webhook: Webhook) -> dict[str, str]:
         if webhook.token_variable is None:
@@ -150,10 +167,27 @@ def _after(
     return happened(kind, facts, tenant=about.tenant, at=about.at, actor=actor, decision_id=about.decision_id)
 
 
-def _is_first_and_prompt() -> bool:
+def _delivered(delivery: Delivery, destination: str) -> HistoryEvent:
+    """What is on record once it went out; its id is the key, the same when the delivery is replayed."""
+    facts: dict[str, JSON] = {"route": delivery.route, "destination": destination}
+    event = _after("delivery", delivery, delivery.decided_by, facts)
+    if delivery.number is None:
+        return event
+    place = (event.workflow_id, event.run_id, f"delivery-{delivery.number}")
+    return replace(event, event_id=event_id_of(delivery.tenant, "delivery", *place))
+
+
+async def _appended(file: Path, key: str, body: dict[str, JSON], seen: int) -> None:
+    try:
+        await asyncio.to_thread(append_once, file, key, body, seen=seen)
+    except OSError as error:
+        raise unavailable(f"the outbox cannot be written ({type(error).__name__})") from None
+
+
+def _is_first_and_prompt(delivery: Delivery) -> bool:
     """Whether no other attempt can have come before: a process that stood still may be overtaken."""
     info = activity.info()
-    return info.attempt == 1 and datetime.now(UTC) - info.started_time < _PROMPT
+    return not delivery.replayed and info.attempt == 1 and datetime.now(UTC) - info.started_time < _PROMPT
 
 
 def _name_of(destination: Destination) -> str:
@@ -162,14 +196,13 @@ def _name_of(destination: Destination) -> str:
             return f"outbox {path}"
         case Webhook(url=url):
             return f"webhook {httpx.URL(url).host}"
+        case StartWorkflow(type=name, task_queue=queue):
+            return f"workflow {name} on {queue}"
 
 
-def _refused(response: httpx.Response) -> NoReturn:
+def _refused(response: httpx.Response) -> ApplicationError:
     status = response.status_code
+    message = f"the webhook answered {status}"
     if status in _TRY_AGAIN or status >= httpx.codes.INTERNAL_SERVER_ERROR:
-        wait = retry_after(response.headers, datetime.now(UTC))
-        delay = None if wait is None else timedelta(seconds=min(wait, 300.0))
-        raise ApplicationError(
-            f"the webhook answered {status}", type=DELIVERY_UNAVAILABLE, next_retry_delay=delay
-        )
-    raise ApplicationError(f"the webhook answered {status}", type=DELIVERY_REJECTED, non_retryable=True)
+        return unavailable(message, status=status, wait=retry_after(response.headers, datetime.now(UTC)))
+    return rejected(message, status=status)

@@ -22,6 +22,8 @@ class Delivery:
         decision_id: The decision it was routed by.
         decided_by: "classifier", or the name of the person who chose.
         at: ISO 8601; the same for every attempt.
+        number: Which delivery of its run it is, which makes the key; None takes the activity's id for that.
+        replayed: Whether it was tried before, in another activity.
     """
 
     playbook: str
@@ -31,6 +33,8 @@ class Delivery:
     decision_id: str
     decided_by: str
     at: str
+    number: int | None = None
+    replayed: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from classifier.values import JSON
@@ -19,6 +19,15 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def seen_by_first(path: Path, is_first: Callable[[], bool]) -> int:
+    """How long the file was before any attempt wrote; 0 where that cannot be said.
+
+    Measured before it is asked: a process may stand still in between, and be overtaken.
+    """
+    size = size_of(path)
+    return size if is_first() else 0
 
 
 def append_once(path: Path, key: str, body: Mapping[str, JSON], *, seen: int) -> None:

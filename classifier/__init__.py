@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from classifier.models.protocol import DecisionModel, DecisionRequest
     from classifier.models.scripted import ScriptedModel
     from classifier.models.systemone import SystemOne
-    from classifier.playbook import Coalescing, Outbox, Playbook, Review, Webhook
+    from classifier.playbook import Coalescing, Outbox, Playbook, Review, StartWorkflow, Webhook
     from classifier.policy import PolicyContext
     from classifier.processor import ClassifierProcessor
     from classifier.question_files import parse_questions
@@ -63,7 +63,9 @@ if TYPE_CHECKING:
         Truncation,
         Usage,
     )
+    from classifier.review_rules import Escalate, ReviewRules, TakeRoute
     from classifier.scorer import NotScorable, Scored, Scorer
+    from classifier.shadow import Shadow
     from classifier.temporal.plugin import ClassifierPlugin
     from classifier.values import JSON, State
 
@@ -106,6 +108,7 @@ __all__ = [
     "DecisionResponse",
     "DecisionStore",
     "DecisionsModel",
+    "Escalate",
     "EventStore",
     "Example",
     "Fallback",
@@ -138,17 +141,21 @@ __all__ = [
     "ResolvedApp",
     "ResponseInfo",
     "Review",
+    "ReviewRules",
     "Rounding",
     "Score",
     "ScoreAnswer",
     "Scored",
     "Scorer",
     "ScriptedModel",
+    "Shadow",
     "SourceEvent",
+    "StartWorkflow",
     "State",
     "StoreError",
     "StoreUnavailable",
     "SystemOne",
+    "TakeRoute",
     "TextDelta",
     "TextPart",
     "Tool",
@@ -203,7 +210,7 @@ _HOMES = {
     "classifier.models.protocol": ("DecisionModel", "DecisionRequest"),
     "classifier.models.scripted": ("ScriptedModel",),
     "classifier.models.systemone": ("SystemOne",),
-    "classifier.playbook": ("Coalescing", "Outbox", "Playbook", "Review", "Webhook"),
+    "classifier.playbook": ("Coalescing", "Outbox", "Playbook", "Review", "StartWorkflow", "Webhook"),
     "classifier.policy": ("PolicyContext",),
     "classifier.processor": ("ClassifierProcessor",),
     "classifier.question_files": ("parse_questions",),
@@ -216,7 +223,9 @@ _HOMES = {
         "Truncation",
         "Usage",
     ),
+    "classifier.review_rules": ("Escalate", "ReviewRules", "TakeRoute"),
     "classifier.scorer": ("NotScorable", "Scored", "Scorer"),
+    "classifier.shadow": ("Shadow",),
     "classifier.temporal.plugin": ("ClassifierPlugin",),
     "classifier.values": ("JSON", "State"),
 }

@@ -7,7 +7,9 @@ found when the app is resolved, all at once.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
@@ -109,7 +111,11 @@ class App:
             yield from self._guard_problems(phase)
         for _, playbook in self.playbooks:
             yield from playbook.problems()
-            yield from self._playbook_problems(playbook)
+            yield from playbook.unset(environ)
+            yield from self._playbook_problems(playbook, f"playbook {playbook.id!r}")
+            if playbook.shadow is not None:
+                shadow = playbook.shadow.of(playbook)
+                yield from self._playbook_problems(shadow, f"the shadow of playbook {playbook.id!r}")
         yield from agent_problems(self.agents, self.tools, _index(self.processors), environ)
 
     def _classifier_problems(self, classifier: Classifier[Any]) -> Iterator[str]:
@@ -145,19 +151,19 @@ class App:
             named = ", ".join(repr(processor.id) for processor in declared)
             yield f"{phase} is only monitored, by {named}, and require_guard asks for a guard"
 
-    def _playbook_problems(self, playbook: Playbook[Any]) -> Iterator[str]:
+    def _playbook_problems(self, playbook: Playbook[Any], called: str) -> Iterator[str]:
         classifier = _lookup(_index(self.classifiers), playbook.classifier)
         if classifier is None:
             known = ", ".join(_index(self.classifiers)) or "none"
             named = playbook.classifier
-            yield f"playbook {playbook.id!r} names the classifier {named!r}; registered: {known}"
+            yield f"{called} names the classifier {named!r}; registered: {known}"
         elif classifier.questions is None:
-            yield f"playbook {playbook.id!r} needs a classifier with questions; {classifier.id!r} has none"
+            yield f"{called} needs a classifier with questions; {classifier.id!r} has none"
         else:
             try:
                 check_gates(playbook.gates, classifier.questions)
             except ConfigurationError as error:
-                yield f"playbook {playbook.id!r}: {error}"
+                yield f"{called}: {error}"
 
     def _all_classifiers(self) -> Iterator[tuple[str, Classifier[Any]]]:
         yield from self.classifiers
@@ -169,7 +175,10 @@ class App:
 
     def _used_classifiers(self) -> Iterator[Classifier[Any] | str]:
         yield from (processor.classifier for _, processor in self.processors)
-        yield from (playbook.classifier for _, playbook in self.playbooks)
+        for _, playbook in self.playbooks:
+            yield playbook.classifier
+            if playbook.shadow is not None and playbook.shadow.classifier is not None:
+                yield playbook.shadow.classifier
 
     def _all_models(self) -> Sequence[DecisionModel]:
         inline = [classifier.model for _, classifier in self._all_classifiers()]
@@ -234,14 +243,49 @@ class _Lookup(Generic[T]):
         return iter(self._known)
 
 
+ENTRY_POINTS = "temporal_classifier.apps"
+"""The group under which installed packages name their apps and playbooks."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Installed:
+    """An app that an installed package offers.
+
+    Attributes:
+        name: What it is called by.
+        reference: Where it is, as `module:name`.
+        package: Who offers it.
+    """
+
+    name: str
+    reference: str
+    package: str
+
+
+def installed_apps() -> list[Installed]:
+    """What installed packages offer, by name; nothing of it is imported."""
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return sorted(
+        {
+            Installed(each.name, f"{each.module}:{each.attr}", each.dist.name if each.dist else "?")
+            for each in found
+        }
+    )
+
+
 def load_app(reference: str) -> App:
-    """The app that `module:name` names; `name` may be a function without arguments that makes it.
+    """The app that is named: as `module:name`, or by the name under which a package offers it.
+
+    What is found is an `App`, a `Playbook` that stands for itself, or a function without arguments that makes
+    one of them.
 
     Raises:
         ConfigurationError: The reference is malformed, or there is no such module, name or app.
     """
-    module_name, separator, name = reference.partition(":")
-    if not (module_name and separator and name) or module_name.startswith("."):
+    if ":" not in reference:
+        return load_app(_installed(reference).reference)
+    module_name, _, name = reference.partition(":")
+    if not (module_name and name) or module_name.startswith("."):
         raise ConfigurationError(f"an app is named as module:name, not {reference!r}")
     try:
         module = importlib.import_module(module_name)
@@ -249,9 +293,26 @@ def load_app(reference: str) -> App:
         raise ConfigurationError(f"the app {reference!r} cannot be imported: {error}") from error
     found: Any = getattr(module, name, None)
     made: Any = found() if callable(found) and not isinstance(found, type) else found
+    if isinstance(made, Playbook):
+        return App(playbooks=list[Any]([made]))
     if not isinstance(made, App):
         raise ConfigurationError(f"{reference!r} is not an App; define `{name} = App(...)` in {module_name}")
     return made
+
+
+def _installed(name: str) -> Installed:
+    every = installed_apps()
+    found = [each for each in every if each.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        packages = " and ".join(each.package for each in found)
+        raise ConfigurationError(f"{packages} both offer an app {name!r}; name it as module:name")
+    known = ", ".join(sorted({each.name for each in every})) or "none"
+    raise ConfigurationError(
+        f"an app is named as module:name, or by an entry point of the group {ENTRY_POINTS} "
+        f"(installed: {known}), not {name!r}"
+    )
 
 
 def _keyed(registered: Registered[N]) -> list[tuple[str, N]]:

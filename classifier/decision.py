@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -17,10 +17,14 @@ from classifier.values import JSON, State, canonical_json
 
 Outcome: TypeAlias = Literal["allowed", "filtered", "aborted"]
 Phase: TypeAlias = Literal["input", "output", "stream", "step"]
-Mode: TypeAlias = Literal["enforce", "monitor"]
+ProcessorMode: TypeAlias = Literal["enforce", "monitor"]
+Mode: TypeAlias = Literal["enforce", "monitor", "shadow"]
 
 MAX_PROCESSORS = 1024
 """In one chain; a decision's ordinal holds the message and the processor."""
+
+SHADOW = "-shadow"
+"""What the name of the activity that decides beside another one ends with."""
 
 _NAMESPACE = uuid.UUID("8d0b4b52-3f6e-5c8c-9a53-4b6c7c0f7a11")
 
@@ -129,7 +133,8 @@ class Decision:
         original: The text before normalising, where that changed it; erasable.
         request_context: The caller's context; erasable.
         normalised: What was changed before judging ("nfkc", "format", "confusables").
-        mode: "monitor" records what would have happened and changes nothing.
+        mode: "monitor" and "shadow" record what would have happened and change nothing; a shadow stands
+            beside the decision of the same ordinal whose activity lacks the suffix `SHADOW`.
     """
 
     decision_id: uuid.UUID
@@ -169,3 +174,11 @@ class Decision:
     def tenant(self) -> str:
         """Whose decision it is."""
         return self.coordinates.tenant
+
+    @property
+    def shadow_of(self) -> uuid.UUID | None:
+        """The live decision that a shadow stands beside."""
+        if self.mode != "shadow":
+            return None
+        activity = self.coordinates.activity_id.removesuffix(SHADOW)
+        return replace(self.coordinates, activity_id=activity).decision_id(self.ordinal)

@@ -18,7 +18,10 @@ from classifier.classifier import Classifier
 from classifier.decision import Branch
 from classifier.errors import ClassifierError, ConfigurationError, PolicyError
 from classifier.gates import closed_gates
+from classifier.review_rules import ReviewRules
+from classifier.shadow import Shadow
 from classifier.values import JSON, State
+from classifier.webhook_signing import secrets_in
 
 A = TypeVar("A", bound=Answers)
 
@@ -61,14 +64,32 @@ class Webhook:
         url: Where to post.
         token_variable: Name of the environment variable that holds a bearer token; None sends none.
         timeout: Seconds for one attempt.
+        secret_variable: Name of the environment variable that holds the secret to sign with, as Standard
+            Webhooks has it, or several while they change; None signs nothing.
     """
 
     url: str
     token_variable: str | None = None
     timeout: float = 10.0
+    secret_variable: str | None = None
 
 
-Destination: TypeAlias = Outbox | Webhook
+@dataclass(frozen=True, slots=True)
+class StartWorkflow:
+    """Deliver by starting another workflow on the same Temporal, once, with what a webhook would be sent.
+
+    Attributes:
+        type: The workflow's type.
+        task_queue: Where its workers poll.
+        prefix: What its id begins with; the rest is the idempotency key.
+    """
+
+    type: str
+    task_queue: str
+    prefix: str = "delivery-"
+
+
+Destination: TypeAlias = Outbox | Webhook | StartWorkflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +123,8 @@ class Playbook(Generic[A]):
         ordered: Its events are states of their subject: an older one never follows a newer one.
         coalescing: How long events of one subject are gathered for one run; implies `ordered`.
         own_actors: Who acts on our behalf elsewhere; what these cause starts no run.
+        review: How long an event waits for a person, and what happens then; None waits for ever.
+        shadow: What decides beside it, on record and without effect.
     """
 
     id: str
@@ -116,6 +139,8 @@ class Playbook(Generic[A]):
     ordered: bool = False
     coalescing: Coalescing | None = None
     own_actors: tuple[str, ...] = ()
+    review: ReviewRules | None = None
+    shadow: Shadow[Any] | None = None
 
     async def branch(self, answers: Any) -> Branch:
         """What becomes of an event with these answers.
@@ -168,6 +193,24 @@ class Playbook(Generic[A]):
         together = self.coalescing
         if together is not None and not timedelta(0) < together.quiet <= together.longest:
             yield f"playbook {self.id!r} coalesces: quiet must be more than nothing and at most longest"
+        if self.review is not None:
+            yield from (f"playbook {self.id!r}: {problem}" for problem in self.review.problems(self.routes))
+        if self.shadow is not None:
+            yield from self.shadow.problems(self)
+
+    def unset(self, environ: Mapping[str, str]) -> Iterable[str]:
+        """Which variables its destinations miss, one sentence each; repeats no secret."""
+        for destination in dict.fromkeys(self.destinations.values()):
+            if not isinstance(destination, Webhook):
+                continue
+            token = destination.token_variable
+            if token and not environ.get(token):
+                yield f"playbook {self.id!r}: {token} is not set; a webhook's token is in it"
+            if destination.secret_variable:
+                try:
+                    secrets_in(destination.secret_variable, environ.get(destination.secret_variable))
+                except ConfigurationError as error:
+                    yield f"playbook {self.id!r}: {error}"
 
     async def _routed(self, answers: Any) -> str | Review:
         try:

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from classifier.answers import Answers
 from classifier.classifier import Classifier
-from classifier.decision import Decision, Mode, Phase
+from classifier.decision import Decision, Phase, ProcessorMode
 from classifier.errors import ConfigurationError, PolicyError
 from classifier.normalise import Normalised, normalise
 from classifier.policy import PolicyContext
@@ -111,7 +111,7 @@ class ClassifierProcessor(Generic[A]):
         chunk_window: int = 0,
         max_input_length: int | None = None,
         provider_options: Mapping[str, JSON] | None = None,
-        mode: Mode = "enforce",
+        mode: ProcessorMode = "enforce",
         max_in_flight: int = 8,
         hold_back: int = 0,
         coalesce: Coalesce | None = None,
@@ -129,7 +129,7 @@ class ClassifierProcessor(Generic[A]):
         self.chunk_window = chunk_window
         self.max_input_length = max_input_length
         self.provider_options = _options(provider_options, id)
-        self.mode: Mode = mode
+        self.mode: ProcessorMode = mode
         self.max_in_flight = max_in_flight
         self.hold_back = hold_back
         self.coalesce = coalesce
@@ -287,7 +287,7 @@ def _option_problems(given: Any) -> Iterator[str]:
         yield "on_decision must be a function of a decision"
     if given.error_strategy not in get_args(ErrorStrategy):
         yield f"error_strategy is 'strict' or 'warn', not {given.error_strategy!r}"
-    if given.mode not in get_args(Mode):
+    if given.mode not in get_args(ProcessorMode):
         yield f"mode is 'enforce' or 'monitor', not {given.mode!r}"
     phases = given.phases
     if phases is not None and (not phases or not set(phases) <= set(GUARDED_PHASES)):

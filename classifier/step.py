@@ -10,7 +10,7 @@ from typing import Any
 from classifier.answers import Answers
 from classifier.classifier import Classifier
 from classifier.context import RESOURCE_ID_KEY, THREAD_ID_KEY, TRACE_ID_KEY, text_of
-from classifier.decision import Branch, Coordinates, Decision, DecisionFailure, Ids
+from classifier.decision import Branch, Coordinates, Decision, DecisionFailure, Ids, Mode
 from classifier.errors import ConfigurationError, RequestRejected
 from classifier.playbook import Playbook
 from classifier.result import ClassifierResult
@@ -28,6 +28,7 @@ class Step:
         decided_at: The same for every attempt.
         context: The caller's request context.
         ids: Explicit ids; thread, resource and trace fall back to the request context.
+        mode: "shadow" where nothing follows from it.
     """
 
     classifier: Classifier[Any]
@@ -36,15 +37,21 @@ class Step:
     decided_at: datetime
     context: Mapping[str, JSON]
     ids: Ids
+    mode: Mode = "enforce"
 
-    async def evaluate(self, data: State) -> tuple[State, ClassifierResult[Any]]:
+    async def evaluate(self, ordinal: int, data: State) -> tuple[State, ClassifierResult[Any]]:
         """Asks the model once; gives back what was asked about, which a playbook takes from an event's data.
+
+        Args:
+            ordinal: The number of the decision.
+            data: A state, or an event's data for a playbook.
 
         Raises:
             RequestRejected: There is no text to ask about.
             ModelError: No usable answer.
             PolicyError: The playbook's state function raised.
         """
+        del ordinal  # every state is asked about alike; what is judged anew tells them apart
         state = self.state_of(data)
         if is_blank(state):
             raise RequestRejected("there is no text to ask about")
@@ -120,6 +127,7 @@ class Step:
             question_set=self.classifier.question_set,
             ids=self._ids(),
             request_context=self.context,
+            mode=self.mode,
             **known,
         )
 

@@ -18,12 +18,13 @@ from classifier.answers import Answer, Answers
 from classifier.audit.memory import MemoryStore
 from classifier.classifier import Classifier
 from classifier.context import checked_context
-from classifier.decision import Decision, Outcome, Phase
+from classifier.decision import Branch, Decision, Outcome, Phase
 from classifier.engine import run_messages
 from classifier.errors import ConfigurationError
 from classifier.messages import Message, TextDelta
 from classifier.models.protocol import DecisionModel
 from classifier.models.scripted import ScriptedModel
+from classifier.playbook import Playbook
 from classifier.policy import PolicyContext, Ruling, rule
 from classifier.ports import Evaluate, Ports
 from classifier.processor import ClassifierProcessor
@@ -42,6 +43,7 @@ __all__ = [
     "memory_ports",
     "outcomes",
     "try_messages",
+    "try_playbook",
     "try_policy",
     "try_stream",
     "with_model",
@@ -124,6 +126,23 @@ async def try_policy(
     result = ClassifierResult(_typed(processor, answers), info)
     policy_context = PolicyContext(phase, result, checked_context(context))
     return await rule(processor.on_result, policy_context, processor=processor.id)
+
+
+async def try_playbook(playbook: Playbook[Any], answers: Mapping[str, Answer]) -> Branch:
+    """What a playbook makes of given answers: gates and route function; no model is asked.
+
+    A shadow is tried as `playbook.shadow.of(playbook)`.
+
+    Raises:
+        ConfigurationError: The playbook names its classifier, or that has no questions.
+        InvalidAnswer: The answers do not fit the questions.
+        PolicyError: The route function raised, or returned neither a route nor a `Review`.
+    """
+    classifier = playbook.classifier
+    if isinstance(classifier, str) or classifier.questions is None:
+        raise ConfigurationError(f"playbook {playbook.id!r} has no questions here; give it its classifier")
+    check_answers(classifier.questions, answers, Rounding())
+    return await playbook.branch(typed_answers(classifier.declared or {}, answers))
 
 
 async def try_messages(

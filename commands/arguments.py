@@ -15,7 +15,11 @@ T = TypeVar("T")
 
 AppOption = Annotated[
     str | None,
-    typer.Option("--app", help="The app as module:name; default: CLASSIFIER_APP, else the ticket triage."),
+    typer.Option(
+        "--app",
+        help="The app as module:name, or by the name a package gives it; default: CLASSIFIER_APP, else the "
+        "ticket triage.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output, for machines.")]
 Tenant = Annotated[str, typer.Option(help="Whose events and decisions.")]

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from classifier.app import App
+from classifier.audit.history import History
 from classifier.errors import ConfigurationError
 from classifier.playbook import Playbook
 from classifier.temporal.leaving import Leaving
@@ -18,6 +19,7 @@ from commands.show import say
 from service.app import application
 from service.health import Health
 from service.reception import Reception
+from service.reviews import Reviews
 from service.server import serving
 from service.settings import ServiceSettings
 from service.waiting import Waiting
@@ -36,6 +38,7 @@ async def serve(settings: Settings, *, host: str, port: int, console: Console) -
     async with (
         stoppable() as stop,
         opened(settings) as service,
+        History(service.database_url) as history,
         _somebody_works(service, declared, stop.leaving),
     ):
         health = Health(
@@ -47,11 +50,14 @@ async def serve(settings: Settings, *, host: str, port: int, console: Console) -
         reception = Reception(
             playbooks, service.client, service.store, task_queue=settings.task_queue, caps=senders.caps
         )
-        app = application(senders, reception, health, Waiting(service.client))
+        reviews = Reviews(senders.reviewers, playbooks, service.client, history)
+        app = application(senders, reception, health, Waiting(service.client), reviews)
         async with serving(app, host=host, port=port) as address:
             say(console, f"takes events at {address}/events")
             for name in senders.webhooks:
                 say(console, f"takes deliveries at {address}/webhooks/{name}")
+            if reviews.anybody:
+                say(console, f"shows reviewers what waits at {address}/reviews")
             say(console, "stop with Ctrl-C")
             await stop.asked_for(service.watch())
 

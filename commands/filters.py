@@ -50,6 +50,10 @@ class Filters:
         Literal["input", "output", "stream", "step"] | None,
         _option("Where a processor stood; step is a plain classification."),
     ] = None
+    mode: Annotated[
+        Literal["live", "enforce", "monitor", "shadow", "any"],
+        _option("What was acted on, watched, or decided beside it; live is all but shadows."),
+    ] = "live"
     model: Annotated[str | None, _option("Only this model, as the provider names its build.")] = None
     thread: Annotated[str | None, _option("Only this conversation.")] = None
     resource: Annotated[str | None, _option("Only this person or thing.")] = None

@@ -81,7 +81,7 @@ def _print_line(decision: Decision) -> None:
         time_of(decision.decided_at),
         name_of(decision),
         became(decision),
-        answers_of(decision, ", "),
+        answers_of(decision),
         str(decision.decision_id),
     )
     say(Console(), "  ".join(part for part in parts if part))

@@ -1,4 +1,4 @@
-"""Which processor guards what: shown by `classifier check` and when a worker starts."""
+"""Which processor guards what, agents included: shown by `classifier check` and when a worker starts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from classifier.agent import Agent, Tool
 from classifier.app import ResolvedApp
 from classifier.classifier import Classifier
 from classifier.processor import ClassifierProcessor
@@ -34,6 +35,31 @@ def guards(app: ResolvedApp) -> Iterator[Guard]:
         if processor.id not in seen:
             seen.add(processor.id)
             yield Guard(processor.id, "; ".join(_options(processor)), stream_warning(processor))
+
+
+def agents(app: ResolvedApp) -> Iterator[tuple[str, str]]:
+    """Every agent of an app, by id, with its model, its tools and what guards each phase."""
+    seen: set[str] = set()
+    for name in app.agents:
+        agent = app.agents[name]
+        if agent.id not in seen:
+            seen.add(agent.id)
+            yield agent.id, "; ".join(_parts(agent))
+
+
+def _parts(agent: Agent) -> Iterable[str]:
+    yield f"model {agent.model.name}"
+    for phase in ("input", "stream", "output"):
+        yield f"{phase}: {', '.join(getattr(agent, phase)) or 'unguarded'}"
+    tools = [_tool(tool) for tool in agent.tools if isinstance(tool, Tool)]
+    yield f"tools: {', '.join(tools) or 'none'}"
+
+
+def _tool(tool: Tool) -> str:
+    kept = [f"arguments: {' '.join(tool.arguments)}"] if tool.arguments else []
+    kept += [f"results: {' '.join(tool.results)}"] if tool.results else []
+    kept += ["needs approval"] if tool.needs_approval else []
+    return f"{tool.id} ({', '.join(kept)})" if kept else tool.id
 
 
 def stream_warning(processor: ClassifierProcessor[Any]) -> str | None:

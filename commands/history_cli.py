@@ -82,6 +82,10 @@ def stats(
             "--calibration", help="Instead: how probabilities compare with what people said, of all time."
         ),
     ] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option("--shadow", help="Instead: how what runs beside a playbook compares, of all time."),
+    ] = False,
     tenant: Tenant = "default",
     json: Json = False,
 ) -> None:
@@ -89,6 +93,13 @@ def stats(
 
     Without --since: the last 7 days, or the last 24 hours by hour.
     """
+    if calibration and shadow:
+        raise typer.BadParameter("--calibration and --shadow are two reports; ask for one")
+    if shadow:
+        from commands import shadowing
+
+        run(shadowing.compare(settings_of(context), filters.query(tenant), as_json=json))
+        return
     if calibration:
         from commands import labelling
 

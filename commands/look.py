@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.text import Text
 
 from classifier.audit.export import strict
 from classifier.audit.history import History
@@ -16,10 +17,11 @@ from classifier.decision import Decision
 from classifier.decision_json import decision_to_json
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, as_text
-from commands.show import print_json, said, say, table
+from commands.show import entry, print_json, said, say, table
 from worker import Settings, opened
 
 _SHORT = 60
+_LONG = 2_000
 
 
 async def list_decisions(
@@ -37,10 +39,10 @@ async def list_decisions(
         print_json({"decisions": decisions, "next_cursor": page.next_cursor, **bounds_of(query)})
         return
     console = Console()
-    rows = [_row(decision) for decision in page.decisions]
-    console.print(
-        table("Decisions, newest first", ["=decision", "decided at", "what", "answers", "became"], rows)
-    )
+    console.print(Text("Decisions, newest first", style="bold"))
+    for decision in page.decisions:
+        head = f"{decision.decision_id}  {time_of(decision.decided_at)}  {name_of(decision)}"
+        entry(console, head, [became(decision), answers_of(decision)])
     if page.next_cursor is not None:
         bounds = "".join(f"--{name} {value} " for name, value in bounds_of(query).items() if value)
         say(console, f"more: {bounds}--cursor {page.next_cursor}")
@@ -59,7 +61,7 @@ async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as
             raise ConfigurationError(f"tenant {tenant!r} has no decision {decision_id}")
         events = await history.events(tenant, decision.coordinates.workflow_id)
     if as_json:
-        followed: list[JSON] = [_event_json(event) for event in events]
+        followed: list[JSON] = [event_json(event) for event in events]
         print_json(strict({**decision_to_json(decision), "events": followed}))
         return
     console = Console()
@@ -69,7 +71,7 @@ async def show_decision(settings: Settings, decision_id: str, *, tenant: str, as
         table("Answers", ["question", "answer"], [(name, said(answer)) for name, answer in answers.items()])
     )
     if events:
-        rows = [(time_of(event.at), event.kind, event.actor or "", _brief(event.body)) for event in events]
+        rows = [(time_of(event.at), event.kind, event.actor or "", brief(event.body)) for event in events]
         console.print(table("What followed", ["at", "what", "by", "facts"], rows))
 
 
@@ -103,20 +105,10 @@ def name_of(decision: Decision) -> str:
     return decision.playbook_id or decision.processor_id or decision.classifier_id
 
 
-def answers_of(decision: Decision, between: str) -> str:
+def answers_of(decision: Decision) -> str:
     """The answers in a few words each."""
     answers = decision.answers or {}
-    return between.join(f"{name}: {said(answer)}" for name, answer in answers.items())
-
-
-def _row(decision: Decision) -> tuple[str, ...]:
-    return (
-        str(decision.decision_id),
-        time_of(decision.decided_at),
-        name_of(decision),
-        answers_of(decision, "\n"),
-        became(decision),
-    )
+    return ", ".join(f"{name}: {said(answer)}" for name, answer in answers.items())
 
 
 def bounds_of(query: DecisionQuery) -> dict[str, JSON]:
@@ -128,12 +120,14 @@ def bounds_of(query: DecisionQuery) -> dict[str, JSON]:
 def _facts(decision: Decision) -> list[tuple[str, str]]:
     at, usage, ids = decision.coordinates, decision.usage, decision.ids
     facts: list[tuple[str, object]] = [
-        ("text", as_text(decision.state)),
-        ("text before", decision.original),
+        ("text", beginning(as_text(decision.state), _LONG)),
+        ("text before", decision.original and beginning(decision.original, _LONG)),
         ("normalised", ", ".join(decision.normalised)),
         ("decided at", time_of(decision.decided_at)),
         ("became", became(decision)),
         ("outcome", decision.outcome),
+        ("mode", None if decision.mode == "enforce" else decision.mode),
+        ("shadow of", decision.shadow_of),
         ("gates", ", ".join(f"{name} >= {least}" for name, least in decision.gates.items())),
         ("playbook", decision.playbook_id),
         ("policy version", decision.policy_version),
@@ -164,7 +158,8 @@ def _facts(decision: Decision) -> list[tuple[str, str]]:
     return [(name, str(value)) for name, value in facts if value not in {None, ""}]
 
 
-def _event_json(event: HistoryEvent) -> dict[str, JSON]:
+def event_json(event: HistoryEvent) -> dict[str, JSON]:
+    """An event of the history, for machines."""
     return {
         "event_id": str(event.event_id),
         "at": event.at.isoformat(),
@@ -175,13 +170,20 @@ def _event_json(event: HistoryEvent) -> dict[str, JSON]:
     }
 
 
-def _brief(body: Mapping[str, JSON]) -> str:
+def brief(body: Mapping[str, JSON]) -> str:
+    """An event's facts, on one line."""
     return ", ".join(f"{name} {as_text(value)}" for name, value in body.items() if value is not None)
 
 
 def time_of(at: datetime) -> str:
     """A time in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def beginning(text: str, most: int) -> str:
+    """A text, or so much of its beginning and how much more there is."""
+    more = len(text) - most
+    return text if more <= 0 else f"{text[:most]}… ({more:,} more characters; --json has them)"
 
 
 def shortened(text: str) -> str:

@@ -11,12 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from temporalio.service import RPCError
 
-from classifier.app import App
+from classifier.app import ENTRY_POINTS, App, installed_apps
 from classifier.audit import roles
+from classifier.audit.dead_letters import count_by_tenant
 from classifier.audit.partitions import ensure_partitions
 from classifier.audit.schema import upgrade
-from classifier.errors import ConfigurationError
-from commands.guards import guards
+from classifier.errors import ConfigurationError, StoreError
+from commands.guards import agents, guards
 from commands.show import print_json, say, table
 from embedded.errors import EmbeddedError
 from embedded.stack import Addresses, running
@@ -87,6 +88,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     yield folder
     for finding in _app(settings):
         yield finding
+    yield _installed()
     yield _encryption(settings)
     if settings.metrics is not None:
         yield Finding("metrics", str(settings.metrics))
@@ -119,7 +121,14 @@ def _app(settings: Settings) -> list[Finding]:
     if problems:
         return [Finding("app", settings.app, problem) for problem in problems]
     playbooks = ", ".join(key for key, _ in declared.playbooks) or "none"
-    return [Finding("app", f"{settings.app}; playbooks: {playbooks}"), *_processors(settings, declared)]
+    found = [Finding("app", f"{settings.app}; playbooks: {playbooks}"), *_processors(settings, declared)]
+    resolved = declared.resolve(settings.environ)
+    return [*found, *(Finding(f"agent {name}", what) for name, what in agents(resolved))]
+
+
+def _installed() -> Finding:
+    found = ", ".join(f"{each.name} ({each.package})" for each in installed_apps())
+    return Finding("installed apps", found or f"none; packages offer them as {ENTRY_POINTS}")
 
 
 def _processors(settings: Settings, declared: App) -> list[Finding]:
@@ -169,3 +178,15 @@ async def _database(settings: Settings, addresses: Addresses) -> AsyncIterator[F
         yield Finding("database", "", problem)
     if not problems:
         yield Finding("database", "reachable, schema up to date, restricted roles")
+        yield await _dead_letters(url)
+
+
+async def _dead_letters(url: str) -> Finding:
+    try:
+        counts = await count_by_tenant(url, within=_PATIENCE)
+    except StoreError as error:
+        return Finding("dead letters", "", str(error))
+    if not counts:
+        return Finding("dead letters", "none")
+    value = ", ".join(f"{tenant}: {count}" for tenant, count in counts.items())
+    return Finding("dead letters", value, warning=f"{value}; see `classifier deadletters list`")

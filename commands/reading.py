@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from itertools import islice
@@ -13,8 +14,9 @@ T = TypeVar("T")
 
 
 async def batches(lines: Iterable[bytes], size: int) -> AsyncIterator[list[tuple[int, bytes]]]:
-    """Lines that are not blank, with their numbers from 1."""
-    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    """Lines that are not blank, with their numbers from 1; a mark before the first is no part of it."""
+    marked = (line if number > 1 else line.removeprefix(BOM_UTF8) for number, line in enumerate(lines, 1))
+    numbered = ((number, line) for number, line in enumerate(marked, 1) if line.strip())
     while batch := await _in_daemon_thread(lambda: list(islice(numbered, size))):
         yield batch
 

@@ -20,6 +20,7 @@ from classifier.values import JSON
 from commands.reading import grouped
 from commands.show import print_json, progress, say, table
 from worker import Settings, opened
+from workflows.messages import TRIAGE
 
 _AT_ONCE = 20
 
@@ -31,8 +32,13 @@ def _published(batch: Any) -> Iterator[Mapping[str, Any]]:
             yield from json.loads(Payload.FromString(base64.b64decode(entry["data"])).data)
 
 
-CARRIERS = Carriers(results={CHAT: pending_of}, signals={PUBLISH: _published})
-"""Model calls of agents: decisions on what they streamed go with the batch, or with the result."""
+def _tenant_of(request: Any) -> str:
+    return str(request["tenant"])
+
+
+CARRIERS = Carriers(results={CHAT: pending_of}, signals={PUBLISH: _published}, stops={TRIAGE: _tenant_of})
+"""Model calls of agents: decisions on what they streamed go with the batch, or with the result. And triage
+runs, which people wait for."""
 
 
 @dataclass(slots=True)
@@ -44,6 +50,7 @@ class Summary:
         found: Decisions that they held as not yet recorded.
         recovered: Those that the store did not have, with their run.
         lost: Failures that were not recorded.
+        stopped: Runs whose end was not on record.
         problems: Runs that could not be reconciled.
     """
 
@@ -51,6 +58,7 @@ class Summary:
     found: int = 0
     recovered: list[Reconciled] = field(default_factory=list[Reconciled])
     lost: int = 0
+    stopped: list[Reconciled] = field(default_factory=list[Reconciled])
     problems: list[Reconciled] = field(default_factory=list[Reconciled])
 
     def add(self, one: Reconciled) -> None:
@@ -60,6 +68,8 @@ class Summary:
         self.lost += one.lost
         if one.missing:
             self.recovered.append(one)
+        if one.stopped:
+            self.stopped.append(one)
         if one.problem is not None:
             self.problems.append(one)
 
@@ -74,7 +84,9 @@ async def reconcile(settings: Settings, *, since: datetime | None, dry_run: bool
     console = Console(stderr=True)
     summary = Summary()
     async with opened(settings) as service:
-        reconciler = Reconciler(service.client, service.store, CARRIERS, dry_run=dry_run)
+        reconciler = Reconciler(
+            service.client, service.store, CARRIERS, events=service.store, dry_run=dry_run
+        )
         total = await reconciler.count(since)
         with progress(console, total, what="runs") as shown:
             async for runs in grouped(reconciler.runs(since), _AT_ONCE):
@@ -110,6 +122,9 @@ def _show(console: Console, summary: Summary, *, dry_run: bool) -> None:
             f"{summary.lost} calls had failed for good, and their runs ended before that was recorded; "
             "nothing was decided in them",
         )
+    if summary.stopped:
+        become = "is to be recorded" if dry_run else "is on record now"
+        say(console, f"{len(summary.stopped)} triage runs were ended; that nobody waits for them {become}")
     for one in summary.problems:
         say(console, f"cannot be read ({one.problem}): {one.workflow_id} {one.run_id}")
 
@@ -122,6 +137,7 @@ def _as_json(summary: Summary, since: datetime | None, *, dry_run: bool) -> dict
         "found": summary.found,
         "recovered": summary.count,
         "lost": summary.lost,
+        "stopped": [{"workflow_id": one.workflow_id, "run_id": one.run_id} for one in summary.stopped],
         "decisions": [
             {"decision_id": str(each), "workflow_id": one.workflow_id, "run_id": one.run_id}
             for one in summary.recovered

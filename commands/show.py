@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -61,6 +62,13 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for row in rows:
         made.add_row(*(Text(plain(cell)) for cell in row))
     return made
+
+
+def entry(console: Console, head: str, lines: Sequence[str]) -> None:
+    """What does not fit side by side: a line that is not wrapped, and indented below it what there is."""
+    say(console, head)
+    for line in filter(None, lines):
+        console.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
 
 
 def say(console: Console, text: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
@@ -15,9 +15,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from classifier.audit.history import History
 from classifier.audit.waiting import Settled
 from classifier.errors import ClassifierError
-from classifier.values import JSON
+from classifier.values import JSON, State
 from commands.reading import batches
-from workflows.events import Incoming, Rejected, StateOf, read_event
+from workflows.events import Choosing, Incoming, Rejected, read_event
 from workflows.intake import Intake, Started
 
 BATCH = 50
@@ -53,6 +53,8 @@ class Summary:
         routes: Events delivered meanwhile, by route.
         reviews: Events that wait for a person.
         reasons: Why they wait; one event may have several reasons.
+        dead_letters: Events that could not be handled, by why.
+        dropped: Such events that somebody has given up meanwhile.
         decisions: Rows in the history for the runs that were followed.
         seconds: From the first line to the last settled event.
     """
@@ -65,6 +67,8 @@ class Summary:
     routes: Counter[str] = field(default_factory=Counter[str])
     reviews: int = 0
     reasons: Counter[str] = field(default_factory=Counter[str])
+    dead_letters: Counter[str] = field(default_factory=Counter[str])
+    dropped: int = 0
     decisions: int = 0
     seconds: float = 0.0
 
@@ -84,6 +88,8 @@ class Summary:
             "routes": dict(self.routes.most_common()),
             "reviews": self.reviews,
             "reasons": dict(self.reasons.most_common()),
+            "dead_letters": dict(self.dead_letters.most_common()),
+            "dropped": self.dropped,
             "decisions": self.decisions,
             "seconds": round(self.seconds, 3),
             "events_per_second": round(self.per_second, 1),
@@ -94,36 +100,36 @@ class TriageRun:
     """Feeds events to Temporal, a bounded number at a time, and follows them in the history.
 
     Args:
-        intake: Starts runs.
+        intakes: Start runs, by the key of the playbook that decides.
         history: Says how far they are.
         client: Asked about runs that do not move.
         tenant: Whose events they are.
-        state_of: What is asked about an event's data.
+        choose: Which playbook decides on an event.
         progress: Where progress is shown.
     """
 
     def __init__(
         self,
         *,
-        intake: Intake,
+        intakes: Mapping[str, Intake],
         history: History,
         client: Client,
         tenant: str,
-        state_of: StateOf,
+        choose: Choosing,
         progress: Progress,
     ) -> None:
-        self._intake = intake
+        self._intakes = intakes
         self._history = history
         self._client = client
         self._tenant = tenant
-        self._state_of = state_of
+        self._choose = choose
         self._progress = progress
         self._open: set[str] = set()
         self._moved = 0.0
         self.summary = Summary()
 
     async def run(self, lines: Iterable[bytes]) -> Summary:
-        """Returns when every event is delivered or waits for a person.
+        """Returns when every event is delivered, waits for a person, or cannot be handled.
 
         Raises:
             RunsEndedError: Some runs were ended by somebody.
@@ -151,7 +157,7 @@ class TriageRun:
 
     async def _accept(self, incoming: list[Incoming]) -> None:
         repeats: list[Started] = []
-        for started in await self._intake.accept(incoming):
+        for started in await self._taken_in(incoming):
             if started.kind == "new":
                 self.summary.started += 1
                 self._open.add(started.workflow_id)
@@ -163,6 +169,19 @@ class TriageRun:
         self.summary.resumed += len(unfinished)
         self._open |= unfinished
         self._progress.advance(len(repeats) - len(unfinished))
+
+    async def _taken_in(self, incoming: list[Incoming]) -> list[Started]:
+        by_playbook: dict[str, list[Incoming]] = {}
+        for each in incoming:
+            by_playbook.setdefault(self._choose(each.event["type"])[0], []).append(each)
+        return [
+            started
+            for key, events in by_playbook.items()
+            for started in await self._intakes[key].accept(events)
+        ]
+
+    def _state_of(self, event: Mapping[str, Any]) -> State:
+        return self._choose(event["type"])[1].state_of(event.get("data"))
 
     async def _unfinished(self, repeats: set[str]) -> set[str]:
         """Runs of an earlier time that was cut short; this time they are followed to their end."""
@@ -198,6 +217,10 @@ class TriageRun:
         self.summary.decisions += where.action is not None
         if where.delivered:
             self.summary.routes[where.route or "-"] += 1
+        elif where.dead is not None:
+            self.summary.dead_letters[where.dead] += 1
+        elif where.dropped:
+            self.summary.dropped += 1
         else:
             self.summary.reviews += 1
             self.summary.reasons.update(where.reasons)
@@ -215,4 +238,4 @@ class TriageRun:
 
 
 def _is_settled(where: Settled) -> bool:
-    return where.delivered or where.waiting
+    return where.delivered or where.waiting or where.dead is not None or where.dropped

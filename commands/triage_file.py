@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rich.console import Console
 
 from classifier.app import App
 from classifier.audit.history import History
 from classifier.errors import ConfigurationError
+from classifier.playbook import Playbook
 from commands.show import counted, print_json, program, progress, say, table
 from commands.triage import Summary, TriageRun
 from commands.working import a_worker, while_the_stack_runs
 from worker import Service, Settings, app_of, opened
+from workflows.events import Choosing, by_type
 from workflows.intake import Intake
 
 SHOWN_REJECTIONS = 20
@@ -37,7 +39,7 @@ async def triage(
         ConfigurationError: The file cannot be read, the playbook is unknown, or nothing can work on it.
     """
     declared = app_of(settings)
-    chosen = _playbook(declared, playbook)
+    deciding = _playbooks(declared, playbook)
     with _lines(file) as (source, total):
         async with (
             opened(settings) as service,
@@ -46,13 +48,16 @@ async def triage(
         ):
             with progress(console, total) as shown:
                 run = TriageRun(
-                    intake=Intake(
-                        service.client, service.store, task_queue=settings.task_queue, playbook=chosen
-                    ),
+                    intakes={
+                        key: Intake(
+                            service.client, service.store, task_queue=settings.task_queue, playbook=key
+                        )
+                        for key in deciding
+                    },
                     history=history,
                     client=service.client,
                     tenant=tenant,
-                    state_of=dict(declared.playbooks)[chosen].state_of,
+                    choose=_choosing(deciding),
                     progress=shown,
                 )
                 summary = await while_the_stack_runs(service, run.run(source))
@@ -60,14 +65,23 @@ async def triage(
     return summary
 
 
-def _playbook(app: App, asked: str | None) -> str:
-    known = [key for key, _ in app.playbooks]
-    if asked is None and len(known) == 1:
-        return known[0]
+def _playbooks(app: App, asked: str | None) -> dict[str, Playbook[Any]]:
+    """Those that may decide: the one that is asked for, else all of the app."""
+    known = dict(app.playbooks)
+    if asked is None and known:
+        return known
     if asked in known:
-        return asked
-    what = "names no playbook" if asked is None else f"there is no playbook {asked!r}"
+        return {asked: known[asked]}
+    what = "the app has no playbook" if asked is None else f"there is no playbook {asked!r}"
     raise ConfigurationError(f"{what}; use --playbook with one of: {', '.join(known) or 'none registered'}")
+
+
+def _choosing(playbooks: Mapping[str, Playbook[Any]]) -> Choosing:
+    """One alone decides on whatever comes; several decide by the event's type."""
+    if len(playbooks) > 1:
+        return by_type(playbooks.items())
+    ((only, playbook),) = playbooks.items()
+    return lambda _: (only, playbook)
 
 
 @contextlib.contextmanager
@@ -95,6 +109,8 @@ def _print(summary: Summary, service: Service, file: str, *, as_json: bool) -> N
         console.print(counted("Delivered", "route", summary.routes))
     if summary.reviews:
         console.print(counted("Waiting for a person, and why", "reason", summary.reasons))
+    if summary.dead_letters:
+        console.print(counted("Could not be handled, and why", "code", summary.dead_letters))
     _print_rejections(console, summary)
     _print_totals(console, summary)
     _print_next(console, summary, service, file)
@@ -119,6 +135,7 @@ def _print_totals(console: Console, summary: Summary) -> None:
         ("rejected", str(len(summary.rejected))),
         ("delivered", str(summary.routes.total())),
         ("waiting for review", str(summary.reviews)),
+        ("dead letters", str(summary.dead_letters.total())),
         ("decisions recorded", str(summary.decisions)),
     ]
     if summary.started:
@@ -141,6 +158,8 @@ def _print_next(console: Console, summary: Summary, service: Service, file: str)
     ]
     if summary.started == 0:
         commands = commands[:3]
+    if summary.dead_letters:
+        commands.append((f"{name} deadletters list", "what could not be handled, and how to try again"))
     say(console, "\nNext:")
     for command, why in commands:
         say(console, f"  {command:<62} {why}")

@@ -1,8 +1,7 @@
-"""The ASGI application: `/events`, `/webhooks/…`, health, and the document that describes them."""
+"""The ASGI application: `/events`, `/webhooks/…`, `/reviews`, health, and the document of all of it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
@@ -15,17 +14,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from service.bodies import body_of, headers_of, token_of
 from service.health import Health
-from service.http_events import Headers, check_encoding, limit_of, posted
+from service.http_events import check_encoding, limit_of, posted
 from service.openapi import document
-from service.problems import Problem, too_large, too_slow, unauthorized, unavailable, unknown_webhook
+from service.problems import Problem, unauthorized, unavailable, unknown_webhook
 from service.reception import Outcome, Reception, Taken
+from service.reviews import Reviews
 from service.settings import ServiceSettings
 from service.waiting import Waiting
 from service.webhooks import event_of
 
-BODY_WITHIN = 20.0
-THROWN_AWAY = 4_000_000
 LONGEST_WAIT = 30.0
 ACCEPTED = 202
 DECIDED = 200
@@ -45,22 +44,29 @@ class Endpoints:
         reception: Takes events in.
         health: Says how things are.
         waiting: Waits for decisions.
+        reviews: What people do with events that wait for them.
     """
 
     def __init__(
-        self, settings: ServiceSettings, reception: Reception, health: Health, waiting: Waiting
+        self,
+        settings: ServiceSettings,
+        reception: Reception,
+        health: Health,
+        waiting: Waiting,
+        reviews: Reviews,
     ) -> None:
         self._settings = settings
         self._reception = reception
         self._health = health
         self._waiting = waiting
+        self._reviews = reviews
 
     async def events(self, request: Request) -> Response:
         """CloudEvents of a tenant that says who it is."""
         tenant = self._tenant(request)
-        headers = _headers(request)
+        headers = headers_of(request)
         check_encoding(headers)
-        given = posted(headers, await _body(request, limit_of(headers)))
+        given = posted(headers, await body_of(request, limit_of(headers)))
         self._health.check_backlog()
         outcomes = await self._reception.take(tenant, given.events)
         return _answers(outcomes) if given.is_batch else await self._answer(outcomes[0], request)
@@ -70,8 +76,8 @@ class Endpoints:
         webhook = self._settings.webhooks.get(request.path_params["name"])
         if webhook is None:
             raise unknown_webhook()
-        headers = _headers(request)
-        body = await _body(request, limit_of(headers))
+        headers = headers_of(request)
+        body = await body_of(request, limit_of(headers))
         if not webhook.scheme.is_signed(body, request.headers):
             raise unauthorized("the signature does not fit, or is not of the last minutes", bearer=False)
         check_encoding(headers)
@@ -99,11 +105,11 @@ class Endpoints:
     async def openapi(self, request: Request) -> Response:
         """What all this is."""
         del request
-        return JSONResponse(document(sorted(self._settings.webhooks)))
+        return JSONResponse(document(sorted(self._settings.webhooks), reviews=self._reviews.anybody))
 
     def _tenant(self, request: Request) -> str:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        tenant = self._settings.tokens.tenant(token.strip()) if scheme.lower() == "bearer" else None
+        token = token_of(request)
+        tenant = None if token is None else self._settings.tokens.tenant(token)
         if tenant is None:
             raise unauthorized("send a bearer token that is known here", bearer=True)
         return tenant
@@ -121,10 +127,10 @@ class Endpoints:
 
 
 def application(
-    settings: ServiceSettings, reception: Reception, health: Health, waiting: Waiting
+    settings: ServiceSettings, reception: Reception, health: Health, waiting: Waiting, reviews: Reviews
 ) -> Starlette:
     """The application; the backlog is watched while it runs."""
-    endpoints = Endpoints(settings, reception, health, waiting)
+    endpoints = Endpoints(settings, reception, health, waiting, reviews)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
@@ -136,6 +142,7 @@ def application(
         routes=[
             Route("/events", endpoints.events, methods=["POST"]),
             Route("/webhooks/{name}", endpoints.webhook, methods=["POST"]),
+            *reviews.routes(),
             Route("/healthz", endpoints.alive, methods=["GET"]),
             Route("/readyz", endpoints.ready, methods=["GET"]),
             Route("/openapi.json", endpoints.openapi, methods=["GET"]),
@@ -162,34 +169,6 @@ async def _fault(request: Request, error: Exception) -> Response:
     """Starlette raises it again after this, for the log."""
     del request
     return Problem(500, "FAULT", f"a fault of this service ({type(error).__name__})").response()
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    """The body as it came, no more of it than the limit.
-
-    A little more is read and thrown away, since who is hung up on while sending never sees the answer.
-    """
-    announced = request.headers.get("content-length", "0")
-    if announced.isdecimal() and int(announced) > limit + THROWN_AWAY:
-        raise too_large(limit)
-    body, size = bytearray(), 0
-    try:
-        async with asyncio.timeout(BODY_WITHIN):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size <= limit:
-                    body += chunk
-                elif size > limit + THROWN_AWAY:
-                    break
-    except TimeoutError:
-        raise too_slow(BODY_WITHIN) from None
-    if size > limit:
-        raise too_large(limit)
-    return bytes(body)
-
-
-def _headers(request: Request) -> Headers:
-    return [(name.lower(), value) for name, value in request.headers.items()]
 
 
 def _wait_of(request: Request) -> float:

@@ -85,6 +85,16 @@ def undecidable(detail: str) -> Problem:
     return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, "UNDECIDABLE", detail)
 
 
+def unprocessable(code: str, detail: str) -> Problem:
+    """422: it says something that cannot be."""
+    return Problem(HTTPStatus.UNPROCESSABLE_ENTITY, code, detail)
+
+
+def conflict(code: str, detail: str) -> Problem:
+    """409: it comes too late, or somebody else is at it."""
+    return Problem(HTTPStatus.CONFLICT, code, detail)
+
+
 def too_many(code: str, detail: str, seconds: float) -> Problem:
     """429, with when to come back."""
     return Problem(

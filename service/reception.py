@@ -26,6 +26,7 @@ from workflows.events import (
     Incoming,
     TooLargeError,
     UndecidableError,
+    by_type,
     check_event,
     check_state,
 )
@@ -112,8 +113,7 @@ class Reception:
         caps: Caps,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        first = {playbook.id: (key, playbook) for key, playbook in reversed(list(playbooks.items()))}
-        self._every = list(first.values())
+        self._playbook_for = by_type(playbooks.items())
         self._store = store
         self._in_flight = InFlight(caps.in_flight)
         self._tenants = Rate(caps.tenant_rate, int(caps.tenant_rate * AT_ONCE), clock)
@@ -180,15 +180,6 @@ class Reception:
             raise malformed(str(error)) from None
         source = SourceEvent(tenant, event["source"], event["id"])
         return _Checked(Incoming(1, event, source), key, playbook)
-
-    def _playbook_for(self, kind: str) -> tuple[str, Playbook[Any]]:
-        """The one that names the type, else the one that takes any; with its key."""
-        found = [(key, playbook) for key, playbook in self._every if kind in playbook.event_types]
-        found = found or [(key, playbook) for key, playbook in self._every if not playbook.event_types]
-        if len(found) == 1:
-            return found[0]
-        what = "several playbooks take" if found else "no playbook takes"
-        raise undecidable(f"{what} events of this type; say so with event_types in the app")
 
     def _check_rates(self, checked: _Checked) -> None:
         """The actor's first, so that one who sends too much does not use up what is left to the tenant."""

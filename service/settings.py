@@ -7,16 +7,22 @@ import hmac
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import unquote
 
 from classifier.errors import ConfigurationError
 from service.signatures import SCHEMES, Scheme
+from workflows.messages import CLASSIFIER, DEADLINE
 
 TOKENS = "CLASSIFIER_TOKENS"
+REVIEWERS = "CLASSIFIER_REVIEWERS"
 WEBHOOKS = "CLASSIFIER_WEBHOOKS"
 SHORTEST_SECRET = 16
 
 _SEPARATOR = re.compile(r"[\s,]+")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +36,31 @@ class Tokens:
     by_hash: Mapping[bytes, str] = field(default_factory=dict[bytes, str], repr=False)
 
     def tenant(self, token: str) -> str | None:
-        """Whose token it is, in a time that says nothing about how much of it fits."""
-        given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        found: str | None = None
-        for known, tenant in self.by_hash.items():
-            if hmac.compare_digest(known, given):
-                found = tenant
-        return found
+        """Whose token it is."""
+        return _holder(self.by_hash, token)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who reviews the events of a tenant; the name is the actor on record."""
+
+    tenant: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewers:
+    """Bearer tokens of people who review; their hashes only.
+
+    Attributes:
+        by_hash: Person by the SHA-256 of the token.
+    """
+
+    by_hash: Mapping[bytes, Person] = field(default_factory=dict[bytes, Person], repr=False)
+
+    def who(self, token: str) -> Person | None:
+        """Whose token it is."""
+        return _holder(self.by_hash, token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +104,12 @@ class ServiceSettings:
     Attributes:
         tokens: Who may post to `/events`.
         webhooks: Who may post to `/webhooks/…`, by name.
+        reviewers: Who may read and decide under `/reviews`.
         caps: How much.
     """
 
     tokens: Tokens = field(default_factory=Tokens)
+    reviewers: Reviewers = field(default_factory=Reviewers)
     webhooks: Mapping[str, Webhook] = field(default_factory=dict[str, Webhook])
     caps: Caps = field(default_factory=Caps)
 
@@ -97,7 +123,8 @@ class ServiceSettings:
         """
         tokens = _tokens(environ.get("CLASSIFIER_TOKENS") or "")
         webhooks = _webhooks(environ.get("CLASSIFIER_WEBHOOKS") or "", environ)
-        if not tokens.by_hash and not webhooks:
+        reviewers = _reviewers(environ.get("CLASSIFIER_REVIEWERS") or "", tokens)
+        if not tokens.by_hash and not webhooks and not reviewers.by_hash:
             raise ConfigurationError(
                 f"{TOKENS} is not set, so nobody could send an event; give it tenant:token pairs, "
                 f"or give {WEBHOOKS} who signs"
@@ -112,7 +139,7 @@ class ServiceSettings:
             in_flight=_number(IN_FLIGHT_VARIABLE, environ.get(IN_FLIGHT_VARIABLE), usual.in_flight),
             backlog=_number(BACKLOG_VARIABLE, environ.get(BACKLOG_VARIABLE), usual.backlog),
         )
-        return cls(tokens=tokens, webhooks=webhooks, caps=caps)
+        return cls(tokens=tokens, webhooks=webhooks, reviewers=reviewers, caps=caps)
 
 
 TENANT_RATE_VARIABLE = "CLASSIFIER_TENANT_RATE"
@@ -131,10 +158,41 @@ def _tokens(text: str) -> Tokens:
                 f"{TOKENS}, pair {number}: write tenant:token, the token of at least {SHORTEST_SECRET} "
                 "characters"
             )
-        key = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        if by_hash.setdefault(key, tenant) != tenant:
+        if by_hash.setdefault(_hash(token), tenant) != tenant:
             raise ConfigurationError(f"{TOKENS}, pair {number}: the token is another tenant's already")
     return Tokens(by_hash)
+
+
+def _reviewers(text: str, tokens: Tokens) -> Reviewers:
+    """A reviewer's token is nobody else's: who may send events may not read what others sent."""
+    by_hash: dict[bytes, Person] = {}
+    for number, part in enumerate(_parts(text), 1):
+        tenant, name, token = [*part.split(":", 2), "", ""][:3]
+        person = Person(tenant, unquote(name).strip())
+        if not tenant or not person.name or len(token) < SHORTEST_SECRET:
+            raise ConfigurationError(
+                f"{REVIEWERS}, part {number}: write tenant:name:token, a space in the name as %20, the token "
+                f"of at least {SHORTEST_SECRET} characters"
+            )
+        if person.name in {CLASSIFIER, DEADLINE}:
+            raise ConfigurationError(f"{REVIEWERS}, part {number}: no person is called {person.name!r}")
+        if _hash(token) in tokens.by_hash or by_hash.setdefault(_hash(token), person) != person:
+            raise ConfigurationError(f"{REVIEWERS}, part {number}: the token is somebody else's already")
+    return Reviewers(by_hash)
+
+
+def _holder(by_hash: Mapping[bytes, T], token: str) -> T | None:
+    """Whose token it is, in a time that says nothing about how much of it fits."""
+    given = _hash(token)
+    found: T | None = None
+    for known, holder in by_hash.items():
+        if hmac.compare_digest(known, given):
+            found = holder
+    return found
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 def _webhooks(text: str, environ: Mapping[str, str]) -> dict[str, Webhook]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from service.http_events import STRUCTURED, ContentType, Headers, parsed
 from service.problems import malformed
+from service.reception import CAUSED_BY
 from service.settings import Webhook
 from service.signatures import GitHub
 
@@ -46,7 +47,9 @@ def _from_standard(webhook: Webhook, headers: Mapping[str, str], given: dict[str
         "type": kind if isinstance(kind, str) and kind else f"webhook.{webhook.name}",
         "data": given.get("data", given),
     }
-    time = given.get("timestamp")
+    time, cause = given.get("timestamp"), given.get(CAUSED_BY)
+    if isinstance(cause, str) and cause:
+        event[CAUSED_BY] = cause
     return event | ({"time": time} if _is_moment(time) else {})
 
 

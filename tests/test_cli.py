@@ -72,7 +72,7 @@ def _words(value: object) -> str:
     ("arguments", "given", "said"),
     [
         (("triage", "/no/such/file"), {}, "/no/such/file cannot be read: No such file or directory"),
-        (("triage", "-", "--app", "nonsense"), {}, "an app is named as module:name, not 'nonsense'"),
+        (("triage", "-", "--app", "nonsense"), {}, "an app is named as module:name, or by an entry point"),
         (("triage", "-", "--app", "no.such:[/app]"), {}, "the app 'no.such:[/app]' cannot be imported"),
         (("triage", "-", "--app", "tests.tree:ROOT"), {}, "is not an App; define `ROOT = App(...)`"),
         (("triage", "-", "--playbook", "[/b]"), {}, "there is no playbook '[/b]'; use --playbook with"),

@@ -36,8 +36,8 @@ def tickets(*texts: str) -> bytes:
 
 @pytest.fixture(scope="module")
 async def hook() -> AsyncGenerator[Server]:
-    """Refuses for good, twice."""
-    async with Server([Answer(status=404), Answer(status=410)]) as server:
+    """Refuses for good, twice, and takes what comes then."""
+    async with Server([Answer(status=404), Answer(status=410), Answer()]) as server:
         yield server
 
 
@@ -80,13 +80,14 @@ def outbox(environ: dict[str, str], decision_id: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, lines) if line["decision_id"] == decision_id]
 
 
-def test_triage_counts_an_event_that_nobody_would_take_among_those_that_wait(triaged: Finished) -> None:
+def test_triage_counts_an_event_that_nobody_would_take_as_a_dead_letter(triaged: Finished) -> None:
     assert triaged.code == 0, triaged.errors
     summary = triaged.json
     assert (summary["started"], summary["decisions"], summary["temporal_ui"]) == (11, 11, None)
     assert summary["routes"] == {"billing": len(ROUTED)}
-    assert summary["reviews"] == len(UNSURE) + 1
-    assert summary["reasons"] == {"low_probability:department": len(UNSURE), "delivery_failed": 1}
+    assert summary["reviews"] == len(UNSURE)
+    assert summary["reasons"] == {"low_probability:department": len(UNSURE)}
+    assert summary["dead_letters"] == {"DELIVERY_REJECTED": 1}
 
 
 async def test_the_same_events_again_are_known_and_nobody_waits_for_what_a_person_has_to_decide(
@@ -101,12 +102,10 @@ async def test_review_list_says_why_each_event_waits_and_how_to_decide(
 ) -> None:
     found, table = await asyncio.gather(waiting(environ), run("review", "list", environ=environ))
     assert {text: one["review"]["reasons"] for text, one in found.items()} == {
-        **{text: ["low_probability:department"] for text in UNSURE},
-        REFUSED: ["delivery_failed"],
+        text: ["low_probability:department"] for text in UNSURE
     }
-    assert found[REFUSED]["branch"] == {"action": "route", "route": "technical", "reasons": []}
     words = table.output.split()
-    assert {"(delivery_failed)", "(low_probability:department)"} <= set(words)
+    assert "(low_probability:department)" in words
     hint = table.output.partition("decide: ")[2].split()
     assert shutil.which(hint[0]), "what is printed can be typed"
     assert hint[1:3] == ["review", "decide"]
@@ -167,26 +166,54 @@ async def test_a_persons_choice_is_delivered_and_stays_on_record(
     assert "nothing waits" in again.sentence
 
 
-async def test_a_choice_that_nobody_takes_waits_again_and_the_next_one_is_delivered(
+async def letters(environ: dict[str, str], *options: str) -> list[dict[str, Any]]:
+    """What `deadletters list` says."""
+    listed = await run("deadletters", "list", "--json", *options, environ=environ)
+    return list(listed.json["dead_letters"])
+
+
+async def test_tri_o05_a_dead_letter_is_listed_shown_and_replayed_until_somebody_takes_it(
     environ: dict[str, str], triaged: Finished, hook: Server
 ) -> None:
-    before = (await waiting(environ))[REFUSED]
-    decide = ("review", "decide", before["decision_id"], "--by", "Zoë")
-    refused = await run(*decide, "--route", "technical", environ=environ)
-    assert refused.code == 0, refused.errors
-    assert "not yet delivered: delivery_failed" in refused.output
-    again = (await waiting(environ))[REFUSED]
-    assert again["review"]["since"] > before["review"]["since"]
-    delivered = await run(*decide, "--route", "billing", "--json", environ=environ)
-    assert delivered.json["state"] == "delivered", delivered.errors
-    assert len(outbox(environ, before["decision_id"])) == 1
-    assert len(hook.calls) == 2
-    left, shown = await asyncio.gather(
-        waiting(environ), run("history", "show", before["decision_id"], "--json", environ=environ)
+    (letter,) = await letters(environ)
+    assert (letter["event"], letter["stage"], letter["route"]) == (REFUSED, "deliver", "technical")
+    assert (letter["code"], letter["status"], letter["attempts"]) == ("DELIVERY_REJECTED", 404, 1)
+    name = letter["run"]
+    table, shown, planned, checked = await asyncio.gather(
+        run("deadletters", "list", environ=environ),
+        run("deadletters", "show", name, environ=environ),
+        run("deadletters", "drop", "--all", "--by", "Zoë", "--dry-run", environ=environ),
+        run("check", "--json", environ=environ),
     )
-    assert REFUSED not in left
-    kinds = [event["kind"] for event in shown.json["events"]]
-    assert kinds == ["review_requested", "review", "review_requested", "review", "delivery"]
+    assert {name, "DELIVERY_REJECTED", "404"} <= set(table.output.split())
+    assert {"dead_letter", letter["decision_id"]} <= set(shown.output.split())
+    assert "would drop 1 dead letters" in planned.output
+    assert "default: 1" in str(checked.json["findings"])
+    again = await run("deadletters", "replay", name, "--by", "Zoë", environ=environ)
+    assert (again.code, "dead_letter (DELIVERY_REJECTED)" in again.output) == (3, True), again.errors
+    replay = ("deadletters", "replay", "--all", "--stage", "deliver", "--by", "Zoë", "--reason", "mended")
+    replayed = await run(*replay, "--json", environ=environ)
+    assert replayed.code == 0, replayed.errors
+    assert replayed.json["outcomes"] == [{"run": name, "state": "delivered", "detail": "webhook 127.0.0.1"}]
+    assert len({call.headers["idempotency-key"] for call in hook.calls}) == 1
+    history = await run("history", "show", letter["decision_id"], "--json", environ=environ)
+    kinds = [event["kind"] for event in history.json["events"]]
+    assert kinds == ["dead_letter", "replay", "dead_letter", "replay", "delivery"]
+    assert history.json["events"][3]["body"]["reason"] == "mended"
+    assert await letters(environ) == []
+
+
+async def test_orders_about_dead_letters_that_make_no_sense_are_refused_with_one_sentence(
+    environ: dict[str, str], triaged: Finished
+) -> None:
+    unknown, both, neither, narrowed = await asyncio.gather(
+        run("deadletters", "replay", "triage-0", "--by", "Zoë", environ=environ),
+        run("deadletters", "drop", "triage-0", "--all", "--by", "Zoë", environ=environ),
+        run("deadletters", "drop", "--by", "Zoë", environ=environ),
+        run("deadletters", "drop", "triage-0", "--stage", "decide", "--by", "Zoë", environ=environ),
+    )
+    assert (unknown.code, "has no dead letter triage-0" in unknown.sentence) == (1, True)
+    assert [both.code, neither.code, narrowed.code] == [2, 2, 2]
 
 
 async def test_a_choice_that_cannot_be_carried_out_is_refused_with_one_sentence(

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import httpx
 import jsonschema
 import pytest
 import sqlalchemy as sa
@@ -40,7 +41,7 @@ from worker import GRACE
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = ("migrate", "worker")
+OURS = ("migrate", "worker", "serve")
 ONE_SHOT = {"databases", "migrate", "temporal-schema", "temporal-namespace"}
 SECRETS = {
     "POSTGRES_PASSWORD": "not-the-superusers",
@@ -390,3 +391,43 @@ async def test_the_worker_polls_is_healthy_and_stops_within_its_grace(host: Host
         if worker.returncode is None:
             worker.kill()
             await worker.wait()
+
+
+def test_the_service_is_started_by_those_who_ask_for_it() -> None:
+    assert {name for name, service in SERVICES.items() if "profiles" in service} == {"serve"}
+    assert SERVICES["serve"]["env_file"] == [{"path": "serve.env", "required": False}]
+
+
+@pytest.mark.slow
+async def test_the_service_is_healthy_takes_an_event_and_stops(host: Host) -> None:
+    """On a port that is free here; who may send is what `serve.env` would say."""
+    command = ["0" if word == "8000" else word for word in host.command("serve")]
+    token = "a-long-random-token"
+    serve = await host.start(command, {**host.environment("serve"), "CLASSIFIER_TOKENS": f"acme:{token}"})
+    try:
+        assert serve.stderr
+        async with asyncio.timeout(PATIENCE):
+            said = (await serve.stderr.readline()).decode()
+            found = re.search(r"takes events at http://[^:]+:(\d+)/events", said)
+            assert found, said + (await serve.stderr.read()).decode()
+        _, python, *check = SERVICES["serve"]["healthcheck"]["test"]
+        assert python == "python"
+        await host.run([sys.executable, *(word.replace("8000", found[1]) for word in check)], {})
+        event = {"specversion": "1.0", "id": "1", "source": "/here", "type": "ticket", "data": "my card"}
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{found[1]}") as client:
+            taken = await client.post(
+                "/events",
+                content=json.dumps(event),
+                headers={
+                    "Content-Type": "application/cloudevents+json",
+                    "Authorization": f"Bearer {token}",
+                },
+            )
+        assert taken.status_code == 202, taken.text
+        serve.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(PATIENCE):
+            assert await serve.wait() == 0
+    finally:
+        if serve.returncode is None:
+            serve.kill()
+            await serve.wait()

@@ -17,7 +17,7 @@ import classifier
 from tests.tree import ROOT, pyproject, shipped, shipped_names
 
 CONSTRAINTS = ROOT / "constraints.txt"
-DATA = re.compile(r"\.(json|mako|npz|typed|ya?ml)$")
+DATA = re.compile(r"\.(json|mako|npz|txt|typed|ya?ml)$")
 
 
 @pytest.fixture(scope="module")

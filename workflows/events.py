@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NoReturn, TypeAlias, cast
@@ -13,6 +13,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from classifier.audit.records import SourceEvent
 from classifier.errors import PolicyError
+from classifier.playbook import Playbook
 from classifier.values import JSON, State, canonical_json, is_blank, json_copy
 
 MAX_EVENT_BYTES = 1_000_000
@@ -21,7 +22,9 @@ MAX_EVENT_BYTES = 1_000_000
 MAX_TRAVEL_BYTES = 1_900_000
 """As it travels, in ASCII, where a letter can take six bytes: Temporal carries 2 MiB at a time."""
 
-StateOf: TypeAlias = Callable[[JSON], State]
+StateOf: TypeAlias = Callable[[Mapping[str, Any]], State]
+Choosing: TypeAlias = Callable[[str], tuple[str, Playbook[Any]]]
+"""From an event's type to the key of a playbook, and the playbook."""
 
 
 class TooLargeError(ValueError):
@@ -49,6 +52,25 @@ class Rejected:
     reason: str
 
 
+def by_type(playbooks: Iterable[tuple[str, Playbook[Any]]]) -> Choosing:
+    """Chooses the playbook that names an event's type, else the one that takes any.
+
+    What comes of it raises `UndecidableError` where none or several do.
+    """
+    first = {playbook.id: (key, playbook) for key, playbook in reversed(list(playbooks))}
+    every = list(first.values())
+
+    def choose(kind: str) -> tuple[str, Playbook[Any]]:
+        found = [(key, playbook) for key, playbook in every if kind in playbook.event_types]
+        found = found or [(key, playbook) for key, playbook in every if not playbook.event_types]
+        if len(found) == 1:
+            return found[0]
+        what = "several playbooks take" if found else "no playbook takes"
+        raise UndecidableError(f"{what} events of this type; say so with event_types in the app")
+
+    return choose
+
+
 def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incoming | Rejected:
     """The event in one line.
 
@@ -56,12 +78,12 @@ def read_event(raw: bytes, line: int, tenant: str, state_of: StateOf) -> Incomin
         raw: The line.
         line: Its number, from 1.
         tenant: Whose event it is.
-        state_of: What would be asked about its data; an event that says nothing is refused.
+        state_of: What would be asked about the event; one that says nothing is refused.
     """
     try:
         event = parse_event(raw)
         check_event(event)
-        check_state(state_of(event.get("data")))
+        check_state(state_of(event))
     except (ValueError, PolicyError) as error:
         return Rejected(line, str(error))
     return Incoming(line, event, SourceEvent(tenant, event["source"], event["id"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 from classifier.values import digest
@@ -11,6 +12,24 @@ TRIAGE = "classifier.triage"
 REVIEW = "review"
 STATUS = "status"
 DECIDED = "decided"
+CLAIM = "claim"
+RELEASE = "release"
+
+CLASSIFIER = "classifier"
+DEADLINE = "deadline"
+"""Who decides where no person does."""
+
+USUAL_LEASE = timedelta(minutes=15)
+MAX_LEASE = timedelta(hours=24)
+
+NOT_IN_REVIEW = "NOT_IN_REVIEW"
+STILL_DECIDING = "STILL_DECIDING"
+UNKNOWN_ROUTE = "UNKNOWN_ROUTE"
+NO_REVIEWER = "NO_REVIEWER"
+REVIEW_HELD = "REVIEW_HELD"
+NOT_CLAIMED = "NOT_CLAIMED"
+BAD_LEASE = "BAD_LEASE"
+"""Why a run refuses what a person wants to do."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +65,53 @@ class ReviewChoice:
 
 
 @dataclass(frozen=True)
+class ReviewClaim:
+    """Somebody is at work on an event that waits; nobody else claims it or decides meanwhile.
+
+    Attributes:
+        by: Who it is; claiming again goes on with it from now.
+        seconds: For how long.
+    """
+
+    by: str
+    seconds: float = USUAL_LEASE.total_seconds()
+
+
+@dataclass(frozen=True)
+class ReviewRelease:
+    """Whoever claimed an event gives it back."""
+
+    by: str
+
+
+@dataclass(frozen=True)
 class TriageStatus:
     """Where an event stands, as the `status` query and the workflow's result give it.
 
     Attributes:
-        state: "deciding", "review" (waits for a person), "delivering" or "delivered".
+        state: "deciding", "review" (waits for a person), "delivering", "delivered", "stopped", "dead_letter"
+            (waits for somebody who replays or drops it), or "dropped".
         route: Where it goes or went.
         reasons: Why it waits, as stable codes.
         decision_id: The decision it rests on.
-        decided_by: "classifier", or the name of a person.
+        decided_by: "classifier", "deadline", or the name of a person.
         destination: Where it was delivered.
+        claimed_by: Who claimed the review last.
+        claimed_until: ISO 8601; until when nobody else decides.
+        queue: Who was asked when a deadline had passed.
+        due: ISO 8601; when the next deadline is.
     """
 
-    state: Literal["deciding", "review", "delivering", "delivered"]
+    state: Literal["deciding", "review", "delivering", "delivered", "stopped", "dead_letter", "dropped"]
     route: str | None = None
     reasons: list[str] = field(default_factory=list[str])
     decision_id: str | None = None
     decided_by: str | None = None
     destination: str | None = None
+    claimed_by: str | None = None
+    claimed_until: str | None = None
+    queue: str | None = None
+    due: str | None = None
 
 
 def triage_workflow_id(tenant: str, source: str, event_id: str) -> str:

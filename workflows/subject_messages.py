@@ -10,6 +10,7 @@ from classifier.values import digest
 
 SUBJECT = "classifier.subject"
 OFFER = "offer"
+DEAD = "dead"
 SUBJECT_PREFIX = "subject-"
 
 

@@ -21,7 +21,7 @@ from classifier.context import TENANT_KEY
 from classifier.values import digest
 from workflows.messages import TRIAGE, TriageRequest, TriageStatus, triage_workflow_id
 from workflows.options import RECORD_ATTEMPT, RECORD_RETRY
-from workflows.subject_messages import OFFER, SUBJECT, Offer, SubjectRequest
+from workflows.subject_messages import DEAD, OFFER, SUBJECT, Offer, SubjectRequest
 
 IDLE = timedelta(minutes=2)
 MINUTE = timedelta(minutes=1)
@@ -54,6 +54,7 @@ class SubjectWorkflow:
         self._starts = [datetime.fromisoformat(start) for start in request.starts]
         self._run: ChildWorkflowHandle[Any, TriageStatus] | None = None
         self._runs = 0
+        self._dead: str | None = None
 
     @workflow.run
     async def run(self, request: SubjectRequest) -> None:
@@ -87,6 +88,11 @@ class SubjectWorkflow:
             return
         self._latest = offer
 
+    @workflow.signal(name=DEAD)
+    def dead(self, run: str) -> None:
+        """A run of ours cannot handle its event for now; nobody waits for it any longer."""
+        self._dead = run
+
     async def _something_comes(self) -> bool:
         return await _within(IDLE, lambda: self._latest is not None or bool(self._stale))
 
@@ -106,7 +112,7 @@ class SubjectWorkflow:
     async def _wait_for_the_run_before(self) -> None:
         run = self._run
         if run is not None:
-            await _within(SETTLES_WITHIN, run.done)
+            await _within(SETTLES_WITHIN, lambda: run.done() or run.id == self._dead)
 
     async def _wait_out_a_loop(self) -> None:
         """Holds everything back where there were too many runs within a minute; nothing is lost."""

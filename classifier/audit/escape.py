@@ -21,6 +21,8 @@ MAX_DEPTH = 200
 """Values nested deeper are replaced by a text that says so."""
 
 ESCAPE = "␛"
+_SHADOW = f"{ESCAPE}shadow:"
+"""Before the questions of shadows; no escaped text begins with it."""
 _FLOAT = f"{ESCAPE}float"
 _TOO_DEEP = f"[more than {MAX_DEPTH} levels deep, not stored]"
 _TOO_LONG = "[an integer of thousands of digits, not stored]"
@@ -83,8 +85,8 @@ def decode(value: Any) -> JSON:
     """What `encode` was given, with lists for every sequence."""
     if isinstance(value, str):
         return unescape(value)
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[str, Any]", value)
+    if isinstance(value, dict):  # not Mapping, which is slow to ask for; pages hold thousands of values
+        entries = cast("dict[str, Any]", value)
         if _FLOAT in entries:
             return float(entries[_FLOAT])
         return {unescape(key): decode(item) for key, item in entries.items()}
@@ -103,6 +105,11 @@ def number(value: float | None) -> float | str | None:
     if value is None or math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def question_key(question: str, *, shadow: bool) -> str:
+    """What a question is called in the table of answers, where shadows have names of their own."""
+    return f"{_SHADOW}{escape(question)}" if shadow else escape(question)
 
 
 def bounded(text: str) -> str:

@@ -19,7 +19,14 @@ from classifier.audit.records import HistoryEvent
 from classifier.audit.rows import decision_of
 from classifier.audit.sql import SELECT_DECISIONS, conditions, newest
 from classifier.audit.tables import decisions, history_events
-from classifier.audit.waiting import OpenReview, Settled, open_reviews, settled
+from classifier.audit.waiting import (
+    EVERY_REVIEW,
+    OpenReview,
+    ReviewQuery,
+    Settled,
+    open_reviews,
+    settled,
+)
 from classifier.decision import Decision
 from classifier.errors import ConfigurationError
 from classifier.values import JSON
@@ -141,7 +148,11 @@ class History(TenantReader):
             return await settled(connection, tenant, workflow_ids)
 
     async def open_reviews(
-        self, tenant: str, limit: int = 50, after: Position | None = None
+        self,
+        tenant: str,
+        limit: int = 50,
+        after: Position | None = None,
+        wanted: ReviewQuery = EVERY_REVIEW,
     ) -> tuple[OpenReview, ...]:
         """Events that wait for a person, oldest first.
 
@@ -149,9 +160,10 @@ class History(TenantReader):
             tenant: Whose.
             limit: How many at most.
             after: The position of the last one of those already seen.
+            wanted: Which ones.
         """
         async with self._reading(tenant) as connection:
-            return await open_reviews(connection, tenant, limit, after)
+            return await open_reviews(connection, tenant, limit, after, wanted)
 
 
 def _event_of(row: Mapping[str, Any]) -> HistoryEvent:

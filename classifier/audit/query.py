@@ -19,11 +19,12 @@ from typing import Literal, TypeAlias, cast
 
 from classifier.answers import Answer, BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
 from classifier.audit.escape import escape
-from classifier.decision import Decision, Outcome, Phase
+from classifier.decision import Decision, Mode, Outcome, Phase
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, digest
 
 Operator: TypeAlias = Literal["=", "!=", ">=", ">", "<=", "<"]
+AskedMode: TypeAlias = Literal["live", "enforce", "monitor", "shadow", "any"]
 
 _COMPARE: dict[Operator, Callable[[float, float], bool]] = {
     "=": operator.eq,
@@ -127,6 +128,7 @@ class DecisionQuery:
         tenant: Whose decisions; always.
         since: Decided at or after this time, with a time zone.
         until: Decided before this time, with a time zone.
+        mode: "live" is everything but shadows.
         model: The resolved model, or the requested one where the provider does not name the build.
         answers: Conditions on answers.
         refused: Whether any question was refused.
@@ -142,6 +144,7 @@ class DecisionQuery:
     classifier: str | None = None
     playbook: str | None = None
     phase: Phase | None = None
+    mode: AskedMode = "live"
     outcome: Outcome | None = None
     thread: str | None = None
     resource: str | None = None
@@ -176,7 +179,7 @@ class DecisionQuery:
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
     def _equal(self, decision: Decision) -> bool:
-        if decision.tenant != self.tenant:
+        if decision.tenant != self.tenant or not self._in_mode(decision.mode):
             return False
         ids, at, branch = decision.ids, decision.coordinates, decision.branch
         pairs: Sequence[tuple[object, object]] = (
@@ -198,6 +201,9 @@ class DecisionQuery:
             (self.truncated, decision.truncation is not None),
         )
         return all(wanted is None or wanted == found for wanted, found in pairs)
+
+    def _in_mode(self, mode: Mode) -> bool:
+        return self.mode in {"any", mode} or (self.mode == "live" and mode != "shadow")
 
     def _holds(self, decision: Decision) -> bool:
         answers = decision.answers or {}

@@ -13,6 +13,10 @@ from classifier.values import JSON, canonical_json
 EventKind: TypeAlias = Literal[
     "review_requested",
     "review",
+    "review_claimed",
+    "review_released",
+    "review_escalated",
+    "review_defaulted",
     "delivery",
     "stop",
     "erasure",
@@ -24,6 +28,9 @@ EventKind: TypeAlias = Literal[
     "loop",
     "approval",
     "label",
+    "dead_letter",
+    "replay",
+    "drop",
 ]
 
 ERASABLE = frozenset({"reason"})

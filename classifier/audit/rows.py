@@ -23,6 +23,7 @@ from classifier.audit.escape import (
     escape,
     escape_optional,
     number,
+    question_key,
     unescape,
     unescape_optional,
 )
@@ -75,7 +76,7 @@ def rows_of(decision: Decision, hash_key: bytes, contents: ContentPolicy = KEEP_
     facts: Row = identity | _where(decision) | _what(decision) | _model(decision)
     facts |= _derived(decision, hash_key)
     facts["metadata"] = encode({**decision.metadata, **kept.note})
-    return Rows(facts, identity | _contents(decision, kept), _answer_rows(identity, decision.answers or {}))
+    return Rows(facts, identity | _contents(decision, kept), _answer_rows(identity, decision))
 
 
 def _where(decision: Decision) -> Row:
@@ -190,16 +191,17 @@ def _state_text(state: State) -> str:
     return escape(state) if isinstance(state, str) else dumps(encode(state))
 
 
-def _answer_rows(identity: Row, answers: Mapping[str, Answer]) -> list[Row]:
+def _answer_rows(identity: Row, decision: Decision) -> list[Row]:
+    shadow = decision.mode == "shadow"
     return [
         identity
         | {
-            "question": escape(question),
+            "question": question_key(question, shadow=shadow),
             "kind": answer.kind,
             "choice": escape(answer.choice) if answer.kind == "choice" else None,
             "number": number_of(answer),
         }
-        for question, answer in answers.items()
+        for question, answer in (decision.answers or {}).items()
     ]
 
 

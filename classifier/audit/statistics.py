@@ -218,7 +218,7 @@ def _volume(row: Mapping[str, Any]) -> Volume:
 
 
 def _health(row: Mapping[str, Any]) -> Health:
-    p50, p95, p99 = (_finite(value) for value in row["durations"])
+    p50, p95, p99 = (finite(value) for value in row["durations"])
     return Health(_decider(row), row["total"], p50, p95, p99, row["refused"], row["failed"])
 
 
@@ -230,10 +230,11 @@ def _spending(tenant: str, row: Mapping[str, Any]) -> Spending:
         count=row["total"],
         input_tokens=row["input"],
         output_tokens=row["output"],
-        cost=_finite(row["cost"]),
+        cost=finite(row["cost"]),
         unpriced=row["unpriced"],
     )
 
 
-def _finite(value: float | None) -> float | None:
+def finite(value: float | None) -> float | None:
+    """A number that is one, else None."""
     return value if value is not None and math.isfinite(value) else None

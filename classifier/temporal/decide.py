@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from classifier.answers import answers_from_json
 from classifier.app import ResolvedApp
 from classifier.audit.store import DecisionStore
 from classifier.context import checked_context, tenant_of
 from classifier.decision import Coordinates, Decision, Ids
 from classifier.decision_json import decision_from_json
 from classifier.errors import ClassifierError, ConfigurationError
+from classifier.judged_anew import JudgedAnew
 from classifier.messages import message_from_json
 from classifier.playbook import Playbook
 from classifier.step import Step
@@ -71,7 +74,8 @@ class ClassifierActivities:
             look_first = info.attempt > 1 or info.is_local or request.look_first
             recorder = self._recorder(request, look_first=look_first)
             async with heartbeating(progress):
-                return result_to_json(await self._decide(work, request, recorder, progress))
+                result = await self._decide(work, request, recorder, progress)
+                return result_to_json(replace(result, review=_review(work)))
         except ClassifierError as error:
             if error.retryable:
                 self._attempts.leave(progress)
@@ -83,13 +87,16 @@ class ClassifierActivities:
         try:
             stored = list(await self._store.record([decision_from_json(body) for body in request.pending]))
             routes: list[str] = []
+            review: list[dict[str, Any]] = []
+            budget: float | None = None
             if request.lost is not None:
                 work = self._work(request.lost, request.activity_id)
                 stored += await self._record_lost(work, request.lost, request.code)
-                routes = _routes(work)
+                routes, review, budget = _routes(work), _review(work), self._shadow_budget(work, stored)
         except ClassifierError as error:
             raise as_application_error(error) from None
-        return result_to_json(DecideResult([decided(decision) for decision in stored], routes))
+        made = [decided(decision) for decision in stored]
+        return result_to_json(DecideResult(made, routes, review=review, shadow_budget=budget))
 
     async def _decide(
         self, work: Steps | Guard, request: DecideRequest, recorder: Recorder, progress: Progress
@@ -100,7 +107,8 @@ class ClassifierActivities:
             if recorder.pending and _is_stopped():  # the workflow knows of the stop; it records these first
                 return result_of((), request, recorder, _routes(work))
             raise
-        return result_of(decisions, request, recorder, _routes(work))
+        result = result_of(decisions, request, recorder, _routes(work))
+        return replace(result, shadow_budget=self._shadow_budget(work, decisions))
 
     async def _record_lost(self, work: Steps | Guard, request: DecideRequest, code: str) -> list[Decision]:
         recorder = self._recorder(request, look_first=True, may_travel=False)
@@ -121,9 +129,11 @@ class ClassifierActivities:
         )
 
     def _work(self, request: DecideRequest, activity_id: str) -> Steps | Guard:
-        asked = [request.classifier is not None, request.playbook is not None, bool(request.processors)]
-        if sum(asked) != 1:
-            raise ConfigurationError("a decide request names one of classifier, playbook and processors")
+        named = (request.classifier, request.playbook, request.shadow, request.processors or None)
+        if sum(name is not None for name in named) != 1:
+            raise ConfigurationError(
+                "a decide request names one of classifier, playbook, shadow and processors"
+            )
         info = activity.info()
         context = checked_context(request.context)
         coordinates = Coordinates(
@@ -159,12 +169,42 @@ class ClassifierActivities:
         )
 
     def _step(self, request: DecideRequest, coordinates: Coordinates, context: Mapping[str, JSON]) -> Step:
+        if request.shadow is not None:
+            return self._shadow(request, request.shadow, coordinates, context)
         playbook: Playbook[Any] | None = None
         if request.playbook is not None:
             playbook = self._app.playbooks[request.playbook]
         name = request.classifier
         classifier = self._app.classifier_of(playbook) if playbook else self._app.classifiers[name or ""]
         return Step(classifier, playbook, coordinates, _decided_at(request), context, _ids(request))
+
+    def _shadow(
+        self, request: DecideRequest, name: str, coordinates: Coordinates, context: Mapping[str, JSON]
+    ) -> Step:
+        """A step whose decisions nothing follows from; the model is asked only where it is another one."""
+        live = self._app.playbooks[name]
+        if live.shadow is None:
+            raise ConfigurationError(f"playbook {name!r} has no shadow any more")
+        shadow = live.shadow.of(live)
+        classifier = self._app.classifier_of(shadow)
+        place = (classifier, shadow, coordinates, _decided_at(request), context, _ids(request))
+        if not self._asks_the_same(live):
+            return Step(*place, mode="shadow")
+        given = [None if each is None else answers_from_json(each) for each in request.answers]
+        return JudgedAnew(*place, mode="shadow", answers=given)
+
+    def _asks_the_same(self, live: Playbook[Any]) -> bool:
+        asked = self._app.classifier_of
+        return live.shadow is not None and asked(live.shadow.of(live)) is asked(live)
+
+    def _shadow_budget(self, work: Steps | Guard, decisions: Sequence[Decision]) -> float | None:
+        """How long the playbook's shadow has; None where there is none, or nothing for it to judge anew."""
+        live = work.step.playbook if isinstance(work, Steps) else None
+        if live is None or live.shadow is None:
+            return None
+        if self._asks_the_same(live) and all(each.answers is None for each in decisions):
+            return None
+        return live.shadow.budget.total_seconds()
 
 
 async def _run(work: Steps | Guard, recorder: Recorder, progress: Progress) -> list[Decision]:
@@ -176,6 +216,13 @@ async def _run(work: Steps | Guard, recorder: Recorder, progress: Progress) -> l
 def _routes(work: Steps | Guard) -> list[str]:
     playbook = work.step.playbook if isinstance(work, Steps) else None
     return [] if playbook is None else list(playbook.routes)
+
+
+def _review(work: Steps | Guard) -> list[dict[str, Any]]:
+    """What its playbook does with those who wait for a person too long."""
+    playbook = work.step.playbook if isinstance(work, Steps) else None
+    rules = None if playbook is None else playbook.review
+    return [] if rules is None else [dict(step) for step in rules.steps()]
 
 
 def _decided_at(request: DecideRequest) -> datetime:

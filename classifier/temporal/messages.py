@@ -21,15 +21,17 @@ MAX_INPUT_BYTES = 1_960_000
 
 @dataclass(frozen=True)
 class DecideRequest:
-    """Input of `classifier.decide`: ask a classifier, run a playbook, or run processors.
+    """Input of `classifier.decide`: ask a classifier, run a playbook or its shadow, or run processors.
 
-    Exactly one of `classifier`, `playbook` and `processors` is given.
+    Exactly one of `classifier`, `playbook`, `shadow` and `processors` is given.
 
     Attributes:
         states: What to ask about; one decision each, in this order. Processors take messages, as
             `classifier.messages.message_to_json` writes them.
         classifier: The classifier to ask, by key or id.
         playbook: The playbook to run.
+        shadow: The playbook whose shadow to run, beside a decision that is there.
+        answers: For a shadow: what that decision answers about each state.
         processors: The processors to run over the messages, in this order.
         phase: For processors: "input" or "output".
         context: The caller's request context.
@@ -47,6 +49,8 @@ class DecideRequest:
     states: list[Any]
     classifier: str | None = None
     playbook: str | None = None
+    shadow: str | None = None
+    answers: list[dict[str, Any] | None] = field(default_factory=list[dict[str, Any] | None])
     processors: list[str] = field(default_factory=list[str])
     phase: str | None = None
     context: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -76,7 +80,7 @@ class Decided:
         position: Index of the message it is about.
         message: That message's id.
         tripwire: Reason and metadata of an abort.
-        mode: "monitor" where the outcome was recorded and not acted on.
+        mode: "monitor" or "shadow" where the outcome was recorded and is not acted on.
     """
 
     decision_id: str
@@ -99,15 +103,19 @@ class DecideResult:
     Attributes:
         decisions: One per state; of processors, those that were made, in order.
         routes: The closed set of the playbook at the time of the decision.
+        review: Its rules for those who wait for a person, as `classifier.review_rules` writes them.
         pending: Decisions that are not stored yet, without what the request holds already; see `travel`.
         unsure: An earlier attempt may have recorded other decisions, and the store was away when it was
             asked; what `classifier.record` gives back is the one to act on.
+        shadow_budget: Seconds for the shadow of the playbook; None where there is nothing for one to do.
     """
 
     decisions: list[Decided]
     routes: list[str] = field(default_factory=list[str])
     pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     unsure: bool = False
+    shadow_budget: float | None = None
+    review: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
 @dataclass(frozen=True)

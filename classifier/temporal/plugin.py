@@ -23,6 +23,7 @@ from classifier.app import ResolvedApp
 from classifier.audit.store import DecisionStore
 from classifier.temporal.decide import ClassifierActivities
 from classifier.temporal.pending import records_are_in
+from classifier.temporal.shadows import shadows_end, stop_shadows
 
 PURE_MODULES = (
     "classifier.answers",
@@ -36,6 +37,7 @@ PURE_MODULES = (
     "classifier.temporal.messages",
     "classifier.temporal.pending",
     "classifier.temporal.requests",
+    "classifier.temporal.shadows",
     "classifier.temporal.travel",
     "classifier.temporal.verdicts",
     "classifier.temporal.workflow",
@@ -98,7 +100,7 @@ class ClassifierPlugin(SimplePlugin):
 
 
 class RecordsBeforeClose(Interceptor):
-    """A run does not close before what it decided is in the history."""
+    """A run does not close before what it decided is in the history, and its shadows have ended."""
 
     def workflow_interceptor_class(
         self,
@@ -113,9 +115,11 @@ class _RecordsBeforeClose(WorkflowInboundInterceptor):
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:  # noqa: A002 - the SDK's name
         try:
             result = await super().execute_workflow(input)
+            await shadows_end()
         except GeneratorExit:  # the worker ended without it; nothing can be awaited any more
             raise
         except BaseException:
+            await stop_shadows()
             await records_are_in()
             raise
         await records_are_in()

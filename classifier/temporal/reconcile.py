@@ -1,8 +1,9 @@
-"""Decisions that Temporal's histories hold and the store does not: what runs that were ended left behind.
+"""What Temporal's histories hold and the store does not: what runs that were ended left behind.
 
 A run does not close before its records are in, unless it is terminated or times out. What it had decided
 while the store was away is then in its history alone: in results of `classifier.decide`, in inputs of
-`classifier.record`, and wherever else the caller says that decisions travel.
+`classifier.record`, and wherever else the caller says that decisions travel. Nor could it say that it ended,
+so that nobody waits for it any more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from temporalio.client import Client, WorkflowExecution
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from classifier.audit.store import DecisionStore
+from classifier.audit.records import EventKind, event_id_of
+from classifier.audit.records import HistoryEvent as Happened
+from classifier.audit.store import DecisionStore, EventStore
 from classifier.decision import Decision
 from classifier.decision_json import decision_from_json
 from classifier.errors import ClassifierError, StoreUnavailable
@@ -31,23 +34,43 @@ UNREADABLE = "UNREADABLE"
 """Why a run could not be looked at, where no error of ours says it."""
 
 ENDED_EARLY = ("Terminated", "TimedOut", "Failed")
+STOP: EventKind = "stop"
+
+_ENDS = {
+    "workflow_execution_terminated_event_attributes": "terminated",
+    "workflow_execution_timed_out_event_attributes": "timed_out",
+    "workflow_execution_failed_event_attributes": "failed",
+}
 
 Bodies: TypeAlias = Iterable[Mapping[str, Any]]
 Reading: TypeAlias = Callable[[Any], Bodies]
 """From a value in a history to the decisions in it, whole, in JSON."""
+TenantOf: TypeAlias = Callable[[Any], str]
+"""From a workflow's input to whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carriers:
-    """What carries decisions besides our own activities.
+    """What is looked for besides what our own activities left.
 
     Attributes:
-        results: Activities, by type, whose results hold some.
-        signals: Signals, by name, whose input holds some.
+        results: Activities, by type, whose results hold decisions.
+        signals: Signals, by name, whose input holds decisions.
+        stops: Workflows, by type, whose end is to be on record, since somebody may wait for them.
     """
 
     results: Mapping[str, Reading] = field(default_factory=dict[str, Reading])
     signals: Mapping[str, Reading] = field(default_factory=dict[str, Reading])
+    stops: Mapping[str, TenantOf] = field(default_factory=dict[str, TenantOf])
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ended whose end is to be on record."""
+
+    tenant: str
+    how: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +80,12 @@ class Left:
     Attributes:
         decisions: Those in its history; the store may have them all.
         lost: Failures that were to be recorded for activities that had died, and were not.
+        end: How it ended, where that is to be on record.
     """
 
     decisions: tuple[Decision, ...] = ()
     lost: int = 0
+    end: End | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +99,7 @@ class Reconciled:
         missing: Those among them that the store did not have; they are there now, unless nothing was to be
             changed.
         lost: As `Left` says.
+        stopped: Whether its end was not on record; it is now, unless nothing was to be changed.
         problem: Why it could not be reconciled; the code of an error.
     """
 
@@ -82,6 +108,7 @@ class Reconciled:
     found: int = 0
     missing: tuple[uuid.UUID, ...] = ()
     lost: int = 0
+    stopped: bool = False
     problem: str | None = None
 
 
@@ -91,16 +118,24 @@ class Reconciler:
     Args:
         client: Its data converter reads the histories, encrypted ones too.
         store: Where decisions belong.
-        carriers: What else carries decisions.
+        carriers: What else is looked for.
+        events: Where the ends of runs belong; None where they are nobody's business.
         dry_run: Only says what is missing.
     """
 
     def __init__(
-        self, client: Client, store: DecisionStore, carriers: Carriers = Carriers(), *, dry_run: bool = False
+        self,
+        client: Client,
+        store: DecisionStore,
+        carriers: Carriers = Carriers(),
+        *,
+        events: EventStore | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._client = client
         self._store = store
         self._carriers = carriers
+        self._events = events
         self._dry_run = dry_run
 
     async def count(self, since: datetime | None) -> int:
@@ -124,6 +159,7 @@ class Reconciler:
             missing = await self._missing(left.decisions)
             if not self._dry_run and missing:
                 await self._store.record(missing)
+            stopped = left.end is not None and await self._stopped(workflow_id, run_id, left.end)
         except StoreUnavailable:
             raise
         except ClassifierError as error:
@@ -135,7 +171,27 @@ class Reconciler:
                 raise
             return Reconciled(workflow_id, run_id)  # its retention ended meanwhile
         ids = tuple(decision.decision_id for decision in missing)
-        return Reconciled(workflow_id, run_id, len(left.decisions), ids, left.lost)
+        return Reconciled(workflow_id, run_id, len(left.decisions), ids, left.lost, stopped)
+
+    async def _stopped(self, workflow_id: str, run_id: str, end: End) -> bool:
+        """Sees to it that the end is on record; whether it was not."""
+        if self._events is None:
+            return False
+        known = await self._events.last_facts(end.tenant, workflow_id, STOP)
+        if known is not None and known.get("run") == run_id:
+            return False
+        if not self._dry_run:
+            stop = Happened(
+                event_id=event_id_of(end.tenant, STOP, workflow_id, run_id),
+                at=end.at,
+                tenant=end.tenant,
+                kind=STOP,
+                workflow_id=workflow_id,
+                run_id=run_id,
+                body={"state": end.how, "run": run_id},
+            )
+            await self._events.record_events([stop])
+        return True
 
     async def _missing(self, decisions: Sequence[Decision]) -> list[Decision]:
         places: dict[tuple[str, datetime], list[Decision]] = defaultdict(list)
@@ -170,7 +226,7 @@ async def left_in(
     reader = _Reader(converter, carriers)
     for event in events:
         await reader.read(event)
-    return Left(tuple(reader.decisions.values()), len(reader.lost))
+    return Left(tuple(reader.decisions.values()), len(reader.lost), reader.end)
 
 
 class _Reader:
@@ -181,6 +237,8 @@ class _Reader:
         self._recording: dict[int, set[uuid.UUID]] = {}
         self.decisions: dict[uuid.UUID, Decision] = {}
         self.lost: set[int] = set()
+        self.end: End | None = None
+        self._tenant: str | None = None
 
     async def read(self, event: HistoryEvent) -> None:
         """Takes what an event holds."""
@@ -194,6 +252,13 @@ class _Reader:
             case "workflow_execution_signaled_event_attributes":
                 signaled = event.workflow_execution_signaled_event_attributes
                 await self._read_with(self._carriers.signals.get(signaled.signal_name), signaled.input)
+            case "workflow_execution_started_event_attributes":
+                started = event.workflow_execution_started_event_attributes
+                tenant_of = self._carriers.stops.get(started.workflow_type.name)
+                if tenant_of is not None:
+                    self._tenant = tenant_of(await self._decoded(started.input, None))
+            case str(name) if name in _ENDS and self._tenant is not None:
+                self.end = End(self._tenant, _ENDS[name], event.event_time.ToDatetime(UTC))
             case _:
                 pass
 

@@ -100,7 +100,7 @@ class Steps:
     async def _ask(self, ordinal: int, data: State, progress: Progress) -> Decision | ClassifierError:
         step = self.step
         try:
-            state, result = await step.evaluate(data)
+            state, result = await step.evaluate(ordinal, data)
             attempts = progress.attempt(step.coordinates.decision_id(ordinal))
             return await step.answered(
                 ordinal, state, result, duration_ms=progress.milliseconds, attempts=attempts

@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
-from classifier.decision import Ids
+from classifier.decision import SHADOW, Ids
 from classifier.errors import ConfigurationError
 from classifier.messages import Message
 from classifier.questions import Questions
@@ -38,6 +38,7 @@ from classifier.temporal.requests import (
     step_request,
     unrecordable,
 )
+from classifier.temporal.shadows import begin, shadow_request
 from classifier.temporal.travel import chunks, unpacked
 from classifier.temporal.verdicts import TripwireError, WorkflowVerdict, judgements_of, tripwire_of
 from classifier.values import JSON, State
@@ -99,6 +100,8 @@ RETRY = RetryPolicy(
     maximum_interval=timedelta(seconds=30),
 )
 _RETRY_LOCAL = replace(RETRY, maximum_interval=LOCAL_LIMIT)
+_LAST = Priority(priority_key=5)
+"""A shadow waits behind what is live, where tasks wait."""
 
 
 async def evaluate(
@@ -206,7 +209,7 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
     """Runs `classifier.decide`, whatever happens to workers and stores.
 
     Where the activity dies, its failure is recorded from here, and a decision that an attempt recorded
-    before wins over it.
+    before wins over it. The shadow of a playbook starts when this returns, as an activity of its own.
 
     Raises:
         ApplicationError: Type INPUT_TOO_LARGE: the request exceeds what Temporal carries. Of processors also
@@ -218,9 +221,28 @@ async def decide(request: DecideRequest, options: DecideOptions = DEFAULT_OPTION
     when = await moment(number, local=options.local)
     before = None if when.before is None else when.before.isoformat()
     request = replace(request, decided_at=when.at.isoformat(), maybe_decided_at=before)
+    result = await _settled(request, f"{DECIDE}-{number}", options)
+    if result.shadow_budget is not None:
+        shadow = shadow_request(request, result)
+        begin(_settled(shadow, f"{DECIDE}-{number}{SHADOW}", _within(result.shadow_budget, options)))
+    return result
+
+
+def _within(budget: float, options: DecideOptions) -> DecideOptions:
+    overall = timedelta(seconds=budget)
+    return DecideOptions(
+        attempt=min(options.attempt, overall),
+        overall=overall,
+        heartbeat=options.heartbeat,
+        failures_allowed=options.failures_allowed,
+        task_queue=options.task_queue,
+    )
+
+
+async def _settled(request: DecideRequest, activity_id: str, options: DecideOptions) -> DecideResult:
     stops = _stops()
     while True:
-        made = await _made(request, f"{DECIDE}-{number}", options)
+        made = await _made(request, activity_id, options)
         result = await _with_pending(made, request, options) if made.pending else made
         if _stops() > stops:  # the activity ended before it heard of the stop, or was let to
             raise asyncio.CancelledError
@@ -267,6 +289,7 @@ async def _run(request: DecideRequest, activity_id: str, options: DecideOptions)
             heartbeat_timeout=options.heartbeat,
             retry_policy=RETRY,
             cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            priority=_LAST if request.shadow is not None else Priority.default,
         )
     return result_from_json(await (handle if options.on_stop == "cancel" else _to_its_end(handle)))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from activities.outbox import append_once, size_of
+from activities.outbox import append_once, seen_by_first, size_of
 
 
 @pytest.fixture
@@ -56,6 +56,25 @@ def test_a_first_attempt_that_is_overtaken_while_it_waits_to_write_adds_no_secon
         file.write(b'{"key": "a", "n": 1}\n')
     overtaken.join()
     assert [line["key"] for line in lines(path)] == ["earlier", "a"]
+
+
+def test_a_first_attempt_that_stands_still_while_another_writes_does_not_take_that_line_for_an_older_one(
+    path: Path,
+) -> None:
+    append(path, "earlier")
+
+    def overtaken_meanwhile() -> bool:
+        append(path, "a")
+        return True
+
+    append(path, "a", seen=seen_by_first(path, overtaken_meanwhile))
+    assert [line["key"] for line in lines(path)] == ["earlier", "a"]
+
+
+def test_only_a_first_attempt_spares_itself_what_was_there_before(path: Path) -> None:
+    append(path, "a")
+    append(path, "a", seen=seen_by_first(path, lambda: False))
+    assert len(lines(path)) == 1
 
 
 def test_what_was_there_before_the_first_attempt_is_not_read(path: Path) -> None:

@@ -25,6 +25,7 @@ from embedded.stack import Addresses
 from service.app import application
 from service.health import Health
 from service.reception import Reception
+from service.reviews import Reviews
 from service.server import serving
 from service.settings import Caps, ServiceSettings
 from service.waiting import Waiting
@@ -34,12 +35,14 @@ from worker import Service, Settings, working
 KEY = b"a key for tests, thirty-two bytes"
 TOKEN = "acme-token-0123456789"
 OTHER_TOKEN = "other-token-0123456789"
+KIM, ROBIN, STRANGER = "kim-reviews-0123456789", "robin-reviews-0123456789", "lee-reviews-0123456789"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 GITHUB_SECRET = "github-secret-0123456789"
 ENVIRON = {
     "CLASSIFIER_TOKENS": f"acme:{TOKEN} other:{OTHER_TOKEN}",
     "CLASSIFIER_WEBHOOKS": "tracker=standard:acme:TRACKER_SECRET, github=github:acme:GITHUB_SECRET",
+    "CLASSIFIER_REVIEWERS": f"acme:Kim%20Doe:{KIM} acme:robin:{ROBIN},other:lee:{STRANGER}",
     "TRACKER_SECRET": f"{SECRET} {OLD_SECRET}",
     "GITHUB_SECRET": GITHUB_SECRET,
 }
@@ -111,13 +114,14 @@ async def house(
     service = Service(settings, Addresses(), True, database_url, store, client, None)
     health = Health(client, store, task_queue=queue, backlog=senders.caps.backlog)
     reception = Reception(dict(app.playbooks), client, store, task_queue=queue, caps=senders.caps)
-    asgi = application(senders, reception, health, Waiting(client))
     async with contextlib.AsyncExitStack() as exits:
         exits.push_async_callback(store.aclose)
         if works:
             await exits.enter_async_context(working(service, app))
         http = await exits.enter_async_context(httpx.AsyncClient(timeout=PATIENCE))
         history = await exits.enter_async_context(History(database_url))
+        reviews = Reviews(senders.reviewers, dict(app.playbooks), client, history)
+        asgi = application(senders, reception, health, Waiting(client), reviews)
         url = await exits.enter_async_context(serving(asgi, host="127.0.0.1", port=0))
         yield House(url, queue, home, client, http, history)
 

@@ -216,7 +216,10 @@ def test_whatever_github_signs_becomes_an_event_with_an_identity(given_body: dic
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"CLASSIFIER_TOKENS": "", "CLASSIFIER_WEBHOOKS": ""}, "CLASSIFIER_TOKENS is not set"),
+        (
+            {"CLASSIFIER_TOKENS": "", "CLASSIFIER_WEBHOOKS": "", "CLASSIFIER_REVIEWERS": ""},
+            "CLASSIFIER_TOKENS is not set",
+        ),
         ({"CLASSIFIER_TOKENS": "acme"}, "CLASSIFIER_TOKENS, pair 1"),
         ({"CLASSIFIER_TOKENS": "acme:short"}, "at least 16 characters"),
         ({"CLASSIFIER_TOKENS": ":0123456789abcdef"}, "CLASSIFIER_TOKENS, pair 1"),

@@ -1,4 +1,4 @@
-"""The triage workflow with an activity more and no patch: what must never be released."""
+"""Workflows with an activity more and no patch: what must never be released."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from datetime import timedelta
 from temporalio import workflow
 
 from workflows.messages import TRIAGE, TriageRequest, TriageStatus
+from workflows.subject_messages import SUBJECT, SubjectRequest
+from workflows.subjects import SubjectWorkflow
 from workflows.triage import TriageWorkflow
 
 
@@ -23,3 +25,18 @@ class ChangedTriageWorkflow(TriageWorkflow):
         """One step more than before."""
         await workflow.execute_activity("extra", start_to_close_timeout=timedelta(seconds=1))
         return await super().run(request)
+
+
+@workflow.defn(name=SUBJECT)
+class ChangedSubjectWorkflow(SubjectWorkflow):
+    """Asks somebody first."""
+
+    @workflow.init
+    def __init__(self, request: SubjectRequest) -> None:
+        super().__init__(request)
+
+    @workflow.run
+    async def run(self, request: SubjectRequest) -> None:
+        """One step more than before."""
+        await workflow.execute_activity("extra", start_to_close_timeout=timedelta(seconds=1))
+        await super().run(request)

@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from classifier.errors import PolicyError
-from classifier.playbook import text_of_event
+from classifier.playbook import Playbook, text_of_event
 from classifier.values import canonical_json
-from workflows.events import MAX_EVENT_BYTES, MAX_TRAVEL_BYTES, Incoming, Rejected, read_event
+from workflows.events import (
+    MAX_EVENT_BYTES,
+    MAX_TRAVEL_BYTES,
+    Incoming,
+    Rejected,
+    UndecidableError,
+    by_type,
+    read_event,
+)
 
 ARABIC = "بطاقتي "
 PLAIN: dict[str, Any] = {
@@ -25,7 +33,7 @@ PLAIN: dict[str, Any] = {
 
 
 def read(raw: bytes) -> Incoming | Rejected:
-    return read_event(raw, 7, "acme", text_of_event)
+    return read_event(raw, 7, "acme", lambda event: text_of_event(event.get("data")))
 
 
 def line(**changes: Any) -> bytes:
@@ -116,6 +124,49 @@ def test_a_state_function_that_raises_refuses_the_line_and_not_the_file() -> Non
 
     found = read_event(line(), 7, "acme", state_of)
     assert found == Rejected(7, "the state function of playbook 'tickets' raised KeyError")
+
+
+def playbook(name: str, *kinds: str) -> tuple[str, Playbook[Any]]:
+    made: Playbook[Any] = Playbook(
+        id=name,
+        classifier="c",
+        routes=("a",),
+        route=lambda answers: "a",
+        gates={},
+        destinations={},
+        event_types=kinds,
+    )
+    return f"key of {name}", made
+
+
+def test_the_playbook_that_names_a_type_takes_it_and_one_that_names_none_takes_the_rest() -> None:
+    choose = by_type([playbook("bills", "bill", "invoice"), playbook("rest"), playbook("mail", "mail")])
+    assert [choose(kind)[0] for kind in ("bill", "invoice", "mail", "fax")] == [
+        "key of bills",
+        "key of bills",
+        "key of mail",
+        "key of rest",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("playbooks", "complaint"),
+    [
+        ([playbook("bills", "bill")], "no playbook takes"),
+        ([playbook("one", "fax"), playbook("two", "fax")], "several playbooks take"),
+        ([playbook("one"), playbook("two")], "several playbooks take"),
+    ],
+)
+def test_a_type_that_none_or_several_take_is_undecidable(
+    playbooks: list[tuple[str, Playbook[Any]]], complaint: str
+) -> None:
+    with pytest.raises(UndecidableError, match=complaint):
+        by_type(playbooks)("fax")
+
+
+def test_a_playbook_under_two_names_is_one() -> None:
+    key, made = playbook("bills")
+    assert by_type([(key, made), ("bills", made)])("any") == (key, made)
 
 
 json_values = st.recursive(

@@ -41,6 +41,11 @@ def test_every_scenario_is_saved_for_every_version() -> None:
         assert saved >= {scenario.__name__ for scenario in SCENARIOS}
 
 
+def test_what_runs_did_before_there_were_dead_letters_is_saved_too() -> None:
+    saved = {path.stem for path in SAVED if path.parent.name == "0.1"}
+    assert saved >= {"policy_error", "refused_delivery", "waiting_for_a_delivery"}
+
+
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_a_saved_history_replays_whatever_the_threshold_is_now(path: Path) -> None:
     for gate in (0.8, 0.01, 0.99):

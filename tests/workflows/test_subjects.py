@@ -20,13 +20,16 @@ from classifier.app import App
 from classifier.audit.history import History
 from classifier.audit.memory import MemoryStore
 from classifier.audit.records import HistoryEvent, SourceEvent
-from classifier.playbook import text_of_event
+from classifier.playbook import Review
 from commands.triage import TriageRun
 from embedded.stack import Addresses
-from tests.workflows.tickets import always, app, event, outbox, says
+from tests.workflows.tickets import Ticket, always, answer, app, by_department, dead, event, outbox, says
 from worker import Service, Settings, working
-from workflows.events import Incoming
+from workflows.dead_letters import REPLAY
+from workflows.events import Incoming, by_type
 from workflows.intake import Gathering, Intake
+from workflows.subjects import SETTLES_WITHIN
+from workflows.triage import TriageWorkflow
 
 AT_ONCE = Gathering(timedelta(0), timedelta(0), runs_a_minute=30)
 PATIENCE = 60.0
@@ -212,12 +215,60 @@ async def test_a_file_that_repeats_what_a_subject_has_taken_follows_nothing(
     alone = Intake(desk.client, desk.store, task_queue=desk.queue, playbook="tickets")
     async with History(database_url) as history:
         triage = TriageRun(
-            intake=alone,
+            intakes={"tickets": alone},
             history=history,
             client=desk.client,
             tenant="acme",
-            state_of=text_of_event,
+            choose=by_type(app(always(says("billing"))).playbooks),
             progress=NoProgress(),
         )
         summary = await triage.run([json.dumps(taken.event).encode()])
     assert (summary.repeats, summary.started, summary.resumed) == (1, 0, 0)
+
+
+async def test_a_dead_letter_of_a_subject_whose_workflow_has_ended_is_replayed_like_any_other(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    left = [ValueError("nor mended"), ValueError("what nobody thought of")]
+
+    def route(answers: Ticket) -> str | Review:
+        if left:
+            raise left.pop()
+        return by_department(answers)
+
+    async with at_work(client, app(always(says("billing")), route=route), store, queue, tmp_path):
+        desk = Desk(client, queue, tmp_path, store)
+        (started,) = await desk.intake().accept([desk.event("v1", sequence="1")])
+        await desk.until(lambda: len(desk.happened("dead_letter")) == 1)
+        await client.get_workflow_handle(started.workflow_id).terminate()
+        run = desk.happened("dead_letter")[0].workflow_id
+        handle = client.get_workflow_handle_for(TriageWorkflow.run, run)
+        await dead(handle)
+        assert (await answer(handle, REPLAY)).state == "dead_letter"
+        assert (await answer(handle, REPLAY)).state == "delivered"
+
+
+async def test_tri_o05_a_poison_event_is_a_dead_letter_and_the_next_of_its_subject_does_not_wait_for_it(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    left = [ValueError("what nobody thought of")]
+
+    def route(answers: Ticket) -> str | Review:
+        if left:
+            raise left.pop()
+        return by_department(answers)
+
+    async with at_work(client, app(always(says("billing")), route=route), store, queue, tmp_path):
+        desk = Desk(client, queue, tmp_path, store)
+        intake = desk.intake()
+        await intake.accept([desk.event("v1", sequence="1")])
+        await desk.until(lambda: bool(desk.happened("dead_letter")))
+        await intake.accept([desk.event("v2", sequence="2")])
+        await desk.until(lambda: desk.delivered() == ["v2"])
+    (letter,) = desk.happened("dead_letter")
+    assert (letter.body["event"], letter.body["stage"]) == ("v1", "decide")
+    waited = store.decisions.values()
+    first, second = (decision.decided_at for decision in waited)
+    assert second - first < SETTLES_WITHIN

@@ -26,8 +26,10 @@ from tests.workflows.tickets import (
     Handle,
     Ticket,
     always,
+    answer,
     app,
     by_department,
+    dead,
     event,
     outbox,
     review,
@@ -35,6 +37,7 @@ from tests.workflows.tickets import (
     start,
     triaging,
 )
+from workflows.dead_letters import DROP
 from workflows.messages import TriageStatus
 from workflows.triage import TriageWorkflow
 
@@ -89,64 +92,21 @@ async def test_a_webhook_that_failed_gets_the_same_key_and_token_again(
         assert call.headers["authorization"] == f"Bearer {TOKEN}"
 
 
-async def test_a_webhook_that_refuses_for_good_leaves_the_event_to_a_person(
-    client: Client, queue: str, tmp_path: Path
-) -> None:
-    store = MemoryStore()
-    async with Server([Answer(status=404)]) as hook:
-        async with triaging(client, app(always(says("technical")), hook=hook.url), store, queue, tmp_path):
-            handle = await start(client, queue, event("1"))
-            status = await waiting(handle)
-            assert (status.route, status.reasons) == ("technical", ["delivery_failed"])
-            (request,) = store.history.values()
-            assert (request.kind, request.actor) == ("review_requested", None)
-            assert request.body == {"route": "technical", "reasons": ["delivery_failed"]}
-            assert (str(request.decision_id), request.workflow_id) == (status.decision_id, handle.id)
-            assert (await review(handle, "billing")).state == "delivered"
-            await handle.result()
-        assert len(hook.calls) == 1
-    (line,) = outbox(tmp_path)
-    assert (line["route"], line["decided_by"]) == ("billing", "kim")
-
-
-async def test_a_person_who_sends_it_to_the_broken_place_again_hears_that_it_failed_again(
-    client: Client, queue: str, tmp_path: Path
-) -> None:
-    async with Server([Answer(status=404), Answer(status=410), Answer()]) as hook:
-        async with triaging(
-            client, app(always(says("technical")), hook=hook.url), MemoryStore(), queue, tmp_path
-        ):
-            handle = await start(client, queue, event("1"))
-            await waiting(handle)
-            again = await review(handle, "technical")
-            assert (again.state, again.reasons) == ("review", ["delivery_failed"])
-            assert (await review(handle, "technical")).state == "delivered"
-        keys = [call.headers["idempotency-key"] for call in hook.calls]
-    assert len(set(keys)) == 3
-
-
 async def test_whoever_hears_that_an_event_waits_finds_it_among_the_open_reviews(
     client: Client, queue: str, tmp_path: Path, database_url: str
 ) -> None:
     store = PostgresStore(database_url, hash_key=KEY)
-    async with (
-        Server([Answer(status=404), Answer(status=410), Answer()]) as hook,
-        History(database_url) as history,
-    ):
+    async with History(database_url) as history:
 
         async def listed() -> list[tuple[str | None, tuple[str, ...]]]:
             return [(one.route, one.reasons) for one in await history.open_reviews("acme")]
 
-        declared = app(always(says("technical", 0.6)), hook=hook.url)
-        async with triaging(client, declared, store, queue, tmp_path):
+        async with triaging(client, app(always(says("technical", 0.6))), store, queue, tmp_path):
             handle = await start(client, queue, event("1"))
             await waiting(handle)
             assert await listed() == [("technical", ("low_probability:department",))]
-            for _ in range(2):
-                assert (await review(handle, "technical")).state == "review"
-                assert await listed() == [("technical", ("delivery_failed",))]
-                assert (await history.settled("acme", [handle.id]))[handle.id].waiting
-            await review(handle, "technical")
+            assert (await history.settled("acme", [handle.id]))[handle.id].waiting
+            await review(handle, "billing")
             await handle.result()
             assert await listed() == []
             assert not (await history.settled("acme", [handle.id]))[handle.id].waiting
@@ -283,20 +243,6 @@ async def test_an_attempt_after_the_append_adds_no_second_line(
     assert len(outbox(tmp_path)) == len(store.history) == 1
 
 
-async def test_a_request_for_a_person_that_could_not_be_recorded_is_recorded_once_by_the_next_attempt(
-    client: Client, queue: str, tmp_path: Path
-) -> None:
-    store = Forgetful()
-    async with Server([Answer(status=404)]) as hook:
-        declared = app(always(says("technical")), hook=hook.url)
-        async with triaging(client, declared, store, queue, tmp_path):
-            handle = await start(client, queue, event("1"))
-            await waiting(handle)
-            await handle.terminate()
-    assert store.failures == 1
-    assert [each.kind for each in store.history.values()] == ["review_requested"]
-
-
 async def test_a_stop_ends_a_run_that_waits(client: Client, queue: str, tmp_path: Path) -> None:
     async with triaging(client, app(always(REFUSED)), MemoryStore(), queue, tmp_path):
         handle = await start(client, queue, event("1"))
@@ -325,8 +271,8 @@ async def test_content_is_in_inputs_and_nowhere_else_and_secrets_are_nowhere(
         with caplog.at_level(logging.DEBUG):
             async with triaging(client, declared, store, queue, tmp_path):
                 handle = await start(client, queue, event("1", f"card {MARKER}"))
-                await waiting(handle)
-                await review(handle, "billing")
+                await dead(handle)
+                await answer(handle, DROP)
                 await handle.result()
     history = await handle.fetch_history()
     holding = {

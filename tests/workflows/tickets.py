@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import httpx
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
+from activities.dead_letters import DeadLetterActivities
 from activities.deliver import DeliveryActivities
+from activities.reviews import ReviewActivities
 from classifier.answers import Answer, ChoiceAnswer, Refusal
 from classifier.app import App
 from classifier.audit.store import AuditStore, DecisionStore
@@ -21,9 +25,21 @@ from classifier.models.protocol import DecisionModel
 from classifier.models.scripted import ScriptedModel
 from classifier.playbook import Outbox, Playbook, Review, Webhook
 from classifier.questions import Choice, Questions
+from classifier.review_rules import ReviewRules
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from worker import WORKFLOW_MODULES
-from workflows.messages import REVIEW, ReviewChoice, TriageRequest, TriageStatus, triage_workflow_id
+from workflows.dead_letters import DeadLetterOrder
+from workflows.messages import (
+    CLAIM,
+    RELEASE,
+    REVIEW,
+    ReviewChoice,
+    ReviewClaim,
+    ReviewRelease,
+    TriageRequest,
+    TriageStatus,
+    triage_workflow_id,
+)
 from workflows.triage import TriageWorkflow
 
 TOKEN = "sk-test-123"
@@ -65,6 +81,7 @@ def app(
     hook: str = NO_HOOK,
     gate: float = 0.8,
     route: Callable[[Ticket], Any] = by_department,
+    rules: ReviewRules | None = None,
 ) -> App:
     """Billing goes to an outbox, technical to a webhook."""
     tickets = Playbook(
@@ -77,6 +94,7 @@ def app(
             "billing": Outbox("outbox.jsonl"),
             "technical": Webhook(hook, token_variable="HOOK_TOKEN"),
         },
+        review=rules,
     )
     return App(playbooks=[tickets])
 
@@ -90,17 +108,26 @@ async def triaging(
     home: Path,
     *,
     decisions: DecisionStore | None = None,
+    environ: Mapping[str, str] = ENVIRON,
     **options: Any,
 ) -> AsyncGenerator[None]:
     """A worker as `worker.py` makes it, over any store."""
-    resolved = declared.resolve(ENVIRON)
+    resolved = declared.resolve(environ)
     async with httpx.AsyncClient() as http:
-        delivery = DeliveryActivities(resolved, store, home=home, client=http, environ=ENVIRON)
+        delivery = DeliveryActivities(resolved, store, home=home, client=http, environ=environ)
+        dead_letters = DeadLetterActivities(store)
         async with Worker(
             client,
             task_queue=queue,
             workflows=[TriageWorkflow],
-            activities=[delivery.deliver, delivery.request_review, delivery.record_review],
+            activities=[
+                delivery.deliver,
+                delivery.request_review,
+                delivery.record_review,
+                dead_letters.keep,
+                dead_letters.answer,
+                ReviewActivities(store).note,
+            ],
             plugins=[ClassifierPlugin(resolved, decisions or store)],
             workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
             **options,
@@ -126,11 +153,45 @@ async def start(client: Client, queue: str, given: dict[str, Any]) -> Handle:
     return await client.start_workflow(TriageWorkflow.run, request, id=workflow_id, task_queue=queue)
 
 
+async def dead(handle: Handle) -> TriageStatus:
+    """Returns when the event has become a dead letter."""
+    ends = time.monotonic() + 30
+    while (status := await handle.query(TriageWorkflow.status)).state != "dead_letter":
+        assert time.monotonic() < ends, status
+        await asyncio.sleep(0.05)
+    return status
+
+
+async def answer(handle: Handle, update: str, by: str = "robin", reason: str | None = None) -> TriageStatus:
+    """What somebody makes of a dead letter: `REPLAY` or `DROP`."""
+    order = DeadLetterOrder(by, reason)
+    status: TriageStatus = await handle.execute_update(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
+        update, order, result_type=TriageStatus
+    )
+    return status
+
+
 async def review(handle: Handle, route: str, by: str = "kim", reason: str | None = None) -> TriageStatus:
     """A person's choice."""
     choice = ReviewChoice(route, by, reason)
     status: TriageStatus = await handle.execute_update(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
         REVIEW, choice, result_type=TriageStatus
+    )
+    return status
+
+
+async def claim(handle: Handle, by: str, seconds: float = 60) -> TriageStatus:
+    """Somebody takes a review on."""
+    status: TriageStatus = await handle.execute_update(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
+        CLAIM, ReviewClaim(by, seconds), result_type=TriageStatus
+    )
+    return status
+
+
+async def release(handle: Handle, by: str) -> TriageStatus:
+    """Whoever took it on gives it back."""
+    status: TriageStatus = await handle.execute_update(  # pyright: ignore[reportUnknownMemberType] - an overload of the SDK is untyped
+        RELEASE, ReviewRelease(by), result_type=TriageStatus
     )
     return status
 
