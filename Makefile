@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SOURCES := activities classifier commands embedded service tests workflows cli.py worker.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help run test test-long check mypy pyright format bench chaos soak constraints clean
@@ -13,6 +14,7 @@ run: $(VENV)/.run ## triage the example tickets on an embedded stack
 	$(BIN)/classifier triage examples/tickets.jsonl
 
 test: $(VENV)/.dev ## run every test; starts what it needs itself
+	@$(BIN)/python -m compileall -q $(SOURCES) # or each of many hundred processes would
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: $(VENV)/.dev ## the few tests that take over a minute each

@@ -26,7 +26,7 @@ from classifier.audit.schema import upgrade
 from classifier.decision import Decision
 from embedded.stack import Stack
 from tests.apps import remote
-from tests.apps.doomed import Point
+from tests.apps.cliff import Point
 from tests.processes import Running, environment, peak_memory, run, started, state_folder, until
 from tests.servers import Answer, Call, Server
 from tests.tree import ROOT

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from classifier.app import App
 from classifier.audit.postgres import PostgresStore
 from classifier.models.systemone import SystemOne
-from tests.apps.doomed import Cliff, CliffInterceptor, CliffStore, Point
+from tests.apps.cliff import Cliff, CliffInterceptor, CliffStore, Point
 from tests.classifier.temporal.chats import processor
 from tests.classifier.temporal.project.worker import worker
 

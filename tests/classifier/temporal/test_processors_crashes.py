@@ -16,7 +16,7 @@ from temporalio.client import Client
 from classifier.audit.history import History
 from classifier.audit.query import DecisionQuery
 from classifier.decision import Decision
-from tests.apps.doomed import Point
+from tests.apps.cliff import Point
 from tests.classifier.temporal.chats import given, guarding
 from tests.classifier.temporal.project.workflows import Passed
 from tests.postgres import PostgresServer

@@ -203,26 +203,26 @@ async def test_an_abort_that_was_recorded_stays_one_though_it_could_not_be_looke
     assert [each.outcome for each in memory.decisions.values()] == ["aborted"]
 
 
-async def test_a_thousand_texts_go_through_an_outage_in_one_go(client: Client, queue: str) -> None:
+async def test_two_megabytes_of_texts_go_through_an_outage_in_one_go(client: Client, queue: str) -> None:
     """1.8 MB of states: what the workflow holds already does not travel again."""
     memory = MemoryStore()
     store = Interrupted(memory)
     store.away = True
-    texts = [f"{number:04d}".ljust(1800, ".") for number in range(1000)]
+    texts = [f"{number:04d}".ljust(9000, ".") for number in range(200)]
     async with worker(client, app(always()), store, queue):
         handle = await start(client, queue, Decide.run, asked(*texts))
         await until(lambda: recording(handle), 40)
         store.away = False
         result = await handle.result()
-    assert len(memory.decisions) == len({each.decision_id for each in result.decisions}) == 1000
+    assert len(memory.decisions) == len({each.decision_id for each in result.decisions}) == 200
     assert [each.state for each in sorted(memory.decisions.values(), key=lambda each: each.ordinal)] == texts
 
 
-async def test_a_thousand_messages_go_through_an_outage_in_one_go(client: Client, queue: str) -> None:
+async def test_two_megabytes_of_messages_go_through_an_outage_in_one_go(client: Client, queue: str) -> None:
     memory = MemoryStore()
     store = Interrupted(memory)
     store.away = True
-    texts = [f"{number:04d}".ljust(1600, ".") for number in range(1000)]
+    texts = [f"{number:04d}".ljust(8000, ".") for number in range(200)]
     async with worker(client, guarded(scripted()), store, queue):
         handle = await guarding(client, queue, given(*texts))
         await until(lambda: recording(handle), 40)
