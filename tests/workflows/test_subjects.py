@@ -23,13 +23,23 @@ from classifier.audit.records import HistoryEvent, SourceEvent
 from classifier.playbook import Review
 from commands.triage import TriageRun
 from embedded.stack import Addresses
-from tests.workflows.tickets import Ticket, always, answer, app, by_department, dead, event, outbox, says
+from tests.workflows.tickets import (
+    Handle,
+    Ticket,
+    always,
+    answer,
+    app,
+    by_department,
+    dead,
+    event,
+    outbox,
+    says,
+)
 from worker import Service, Settings, working
 from workflows.dead_letters import REPLAY
 from workflows.events import Incoming, by_type
 from workflows.intake import Gathering, Intake
 from workflows.subjects import SETTLES_WITHIN
-from workflows.triage import TriageWorkflow
 
 AT_ONCE = Gathering(timedelta(0), timedelta(0), runs_a_minute=30)
 PATIENCE = 60.0
@@ -243,7 +253,7 @@ async def test_a_dead_letter_of_a_subject_whose_workflow_has_ended_is_replayed_l
         await desk.until(lambda: len(desk.happened("dead_letter")) == 1)
         await client.get_workflow_handle(started.workflow_id).terminate()
         run = desk.happened("dead_letter")[0].workflow_id
-        handle = client.get_workflow_handle_for(TriageWorkflow.run, run)
+        handle: Handle = client.get_workflow_handle(run)
         await dead(handle)
         assert (await answer(handle, REPLAY)).state == "dead_letter"
         assert (await answer(handle, REPLAY)).state == "delivered"
