@@ -155,11 +155,13 @@ decisions = sa.Table(
         postgresql_where=_present("processor_id"),
     ),
     sa.Index("ix_decisions_workflow", "tenant", "workflow_id", "decided_at"),
-    sa.Index("ix_decisions_run", "tenant", "run_id", postgresql_where=sa.text("run_id <> ''")),
+    sa.Index("ix_decisions_run", "tenant", "run_id", "decided_at", postgresql_where=sa.text("run_id <> ''")),
     sa.Index(
         "ix_decisions_thread", "tenant", "thread_id", "decided_at", postgresql_where=_present("thread_id")
     ),
-    sa.Index("ix_decisions_message", "tenant", "message_id", postgresql_where=_present("message_id")),
+    sa.Index(
+        "ix_decisions_message", "tenant", "message_id", "decided_at", postgresql_where=_present("message_id")
+    ),
     sa.Index("ix_decisions_subject", "tenant", "subject", postgresql_where=_present("subject")),
     sa.Index("ix_decisions_trace", "tenant", "trace_id", postgresql_where=_present("trace_id")),
     sa.Index(
