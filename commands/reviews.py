@@ -88,7 +88,7 @@ async def show_review(settings: Settings, decision_id: str, *, tenant: str, as_j
     if as_json:
         body: dict[str, JSON] = {
             **decision_to_json(decision),
-            "review": _review_json(waiting[0], now) if waiting else None,
+            "review": waiting[0].to_json(now) if waiting else None,
             "routes": list(routes),
             "events": [event_json(event) for event in events],
         }
@@ -264,19 +264,7 @@ def _end(events: Sequence[HistoryEvent]) -> str:
 
 
 def _as_json(one: OpenReview, now: datetime) -> dict[str, JSON]:
-    return {**decision_to_json(one.decision), "review": _review_json(one, now)}
-
-
-def _review_json(one: OpenReview, now: datetime) -> dict[str, JSON]:
-    held = one.desk.held(now)
-    return {
-        "since": one.since.isoformat(),
-        "route": one.route,
-        "reasons": list(one.reasons),
-        "queue": one.desk.queue,
-        "claimed_by": None if held is None else held.by,
-        "claimed_until": None if held is None else held.until.isoformat(),
-    }
+    return {**decision_to_json(one.decision), "review": one.to_json(now)}
 
 
 def _row(one: OpenReview, now: datetime) -> tuple[str, ...]:

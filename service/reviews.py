@@ -5,8 +5,6 @@ Who acts is who the token says, never what a body claims. Reads are of the histo
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 import uuid
@@ -27,7 +25,7 @@ from classifier.audit.query import Position
 from classifier.audit.records import HistoryEvent
 from classifier.audit.waiting import OpenReview, ReviewQuery
 from classifier.decision import Decision
-from classifier.errors import StoreError
+from classifier.errors import ConfigurationError, StoreError
 from classifier.values import JSON, digest
 from service.bodies import body_of, headers_of, token_of
 from service.http_events import ContentType, check_encoding, parsed
@@ -107,7 +105,7 @@ class Reviews:
         except StoreError:
             raise _no_store() from None
         now, page = datetime.now(UTC), found[:limit]
-        cursor = _cursor(page[-1].position, person, wanted) if len(found) > limit else None
+        cursor = page[-1].position.cursor(_fingerprint(person, wanted)) if len(found) > limit else None
         return _json({"waiting": [_summary(one, now) for one in page], "next_cursor": cursor})
 
     async def shown(self, request: Request) -> Response:
@@ -118,7 +116,7 @@ class Reviews:
                 **_decided(decision),
                 "answers": None if decision.answers is None else answers_to_json(decision.answers),
                 "policy_version": decision.policy_version,
-                "review": None if waiting is None else _review(waiting, datetime.now(UTC)),
+                "review": None if waiting is None else waiting.to_json(datetime.now(UTC)),
                 "routes": self._routes.get(decision.playbook_id or "", []),
                 "events": [_event(event) for event in events],
             }
@@ -260,25 +258,14 @@ def _fingerprint(person: Person, wanted: ReviewQuery) -> str:
     return digest([person.tenant, wanted.playbook, wanted.queue])[:32]
 
 
-def _cursor(position: Position, person: Person, wanted: ReviewQuery) -> str:
-    moment = position.decided_at.astimezone(UTC).isoformat()
-    parts = [_fingerprint(person, wanted), moment, str(position.decision_id)]
-    return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
-
-
 def _position(cursor: str | None, person: Person, wanted: ReviewQuery) -> Position | None:
     """Where a page begins; a cursor is good for its tenant and filter alone."""
     if cursor is None:
         return None
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        fingerprint, moment, decision_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        position = Position(datetime.fromisoformat(moment).astimezone(UTC), uuid.UUID(decision_id))
-    except (ValueError, TypeError, AttributeError, OverflowError, binascii.Error):
-        raise malformed("the cursor is damaged; start again without one") from None
-    if fingerprint != _fingerprint(person, wanted):
-        raise malformed("the cursor belongs to another tenant or filter; start again without one")
-    return position
+        return Position.parse(cursor, _fingerprint(person, wanted))
+    except ConfigurationError as error:
+        raise malformed(str(error)) from None
 
 
 def _decided(decision: Decision) -> dict[str, JSON]:
@@ -291,19 +278,7 @@ def _decided(decision: Decision) -> dict[str, JSON]:
 
 
 def _summary(one: OpenReview, now: datetime) -> dict[str, JSON]:
-    return {**_decided(one.decision), "review": _review(one, now)}
-
-
-def _review(one: OpenReview, now: datetime) -> dict[str, JSON]:
-    held = one.desk.held(now)
-    return {
-        "since": one.since.isoformat(),
-        "route": one.route,
-        "reasons": list(one.reasons),
-        "queue": one.desk.queue,
-        "claimed_by": None if held is None else held.by,
-        "claimed_until": None if held is None else held.until.isoformat(),
-    }
+    return {**_decided(one.decision), "review": one.to_json(now)}
 
 
 def _event(event: HistoryEvent) -> dict[str, JSON]:

@@ -82,14 +82,14 @@ class History(TenantReader):
         """
         if not 1 <= limit <= MAX_PAGE:
             raise ConfigurationError(f"a page holds 1 to {MAX_PAGE} decisions, not {limit}")
-        position = None if cursor is None else Position.parse(cursor, query)
+        position = None if cursor is None else Position.parse(cursor, query.fingerprint)
         select = newest(SELECT_DECISIONS, query, limit + 1, position)
         async with self._reading(query.tenant) as connection:
             rows = (await connection.execute(select)).mappings().all()
         found = tuple(decision_of(dict(row)) for row in rows[:limit])
         if len(rows) <= limit:
             return Page(found, None)
-        return Page(found, Position(found[-1].decided_at, found[-1].decision_id).cursor(query))
+        return Page(found, Position(found[-1].decided_at, found[-1].decision_id).cursor(query.fingerprint))
 
     async def get(self, tenant: str, decision_id: uuid.UUID) -> Decision | None:
         """The decision with this id; None where the tenant has none."""

@@ -243,29 +243,25 @@ class Position:
     decided_at: datetime
     decision_id: uuid.UUID
 
-    def cursor(self, query: DecisionQuery) -> str:
-        """This place as an opaque text that only `query` takes."""
-        parts = [query.fingerprint, self.decided_at.astimezone(UTC).isoformat(), str(self.decision_id)]
+    def cursor(self, fingerprint: str) -> str:
+        """This place as an opaque text that only a query of this fingerprint takes."""
+        parts = [fingerprint, self.decided_at.astimezone(UTC).isoformat(), str(self.decision_id)]
         return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
     @classmethod
-    def parse(cls, cursor: str, query: DecisionQuery) -> Position:
-        """Reads what `cursor` wrote for an equal query.
+    def parse(cls, cursor: str, fingerprint: str) -> Position:
+        """Reads what `cursor` wrote for this fingerprint.
 
         Raises:
             ConfigurationError: It is damaged, or of another tenant or filter.
         """
         try:
             padded = cursor + "=" * (-len(cursor) % 4)
-            fingerprint, moment, decision_id = json.loads(
-                base64.b64decode(padded, altchars=b"-_", validate=True)
-            )
-            position = cls(datetime.fromisoformat(moment), uuid.UUID(decision_id))
-        except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+            of, moment, decision_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            position = cls(datetime.fromisoformat(moment).astimezone(UTC), uuid.UUID(decision_id))
+        except (ValueError, TypeError, AttributeError, OverflowError, binascii.Error) as error:
             raise ConfigurationError("the cursor is damaged; start again without one") from error
-        if position.decided_at.utcoffset() is None:
-            raise ConfigurationError("the cursor is damaged; start again without one")
-        if fingerprint != query.fingerprint:
+        if of != fingerprint:
             raise ConfigurationError(
                 "the cursor belongs to another tenant or filter; start again without one"
             )

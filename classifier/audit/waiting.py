@@ -80,6 +80,18 @@ class OpenReview:
         """Its place, oldest first."""
         return Position(self.since, self.decision.decision_id)
 
+    def to_json(self, now: datetime) -> dict[str, JSON]:
+        """What there is to say of it besides its decision; a claim that has run out is none."""
+        held = self.desk.held(now)
+        return {
+            "since": self.since.isoformat(),
+            "route": self.route,
+            "reasons": list(self.reasons),
+            "queue": self.desk.queue,
+            "claimed_by": None if held is None else held.by,
+            "claimed_until": None if held is None else held.until.isoformat(),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:

@@ -8,9 +8,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-
-pytest.importorskip("temporalio.openai_agents", reason="needs temporal-classifier[openai-agents]")
-
 from agents import (
     Agent,
     InputGuardrailTripwireTriggered,

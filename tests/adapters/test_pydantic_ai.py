@@ -7,9 +7,6 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pydantic_ai", reason="needs temporal-classifier[pydantic-ai]")
-
 from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from temporalio.client import Client, WorkflowFailureError

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from temporalio import activity
@@ -15,11 +13,10 @@ from temporalio.client import Interceptor
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from temporalio.worker import Interceptor as WorkerInterceptor
 
-from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.audit.store import AuditStore
 from classifier.decision import Decision
 from classifier.temporal.messages import DECIDE
-from classifier.values import JSON
+from tests.apps.through import Through
 
 Point: TypeAlias = Literal["before the insert", "after the commit", "before the completion"]
 
@@ -42,17 +39,12 @@ class Cliff:
         await asyncio.get_running_loop().create_future()
 
 
-class CliffStore:
+class CliffStore(Through):
     """The store of the worker, with a cliff before and behind its writes of decisions."""
 
     def __init__(self, store: AuditStore, cliff: Cliff) -> None:
-        self._store = store
+        super().__init__(store)
         self._cliff = cliff
-
-    async def find(
-        self, tenant: str, decided_at: datetime, decision_ids: Sequence[uuid.UUID]
-    ) -> Mapping[uuid.UUID, Decision]:
-        return await self._store.find(tenant, decided_at, decision_ids)
 
     async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
         ids = [decision.decision_id for decision in decisions]
@@ -60,18 +52,6 @@ class CliffStore:
         stored = await self._store.record(decisions)
         await self._cliff.reached("after the commit", ids)
         return stored
-
-    async def record_events(self, events: Sequence[HistoryEvent]) -> None:
-        await self._store.record_events(events)
-
-    async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
-        await self._store.accept(accepted)
-
-    async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
-        return await self._store.accepted(events)
-
-    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
-        return await self._store.last_facts(tenant, workflow_id, kind)
 
 
 class CliffInterceptor(Interceptor, WorkerInterceptor):

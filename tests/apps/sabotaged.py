@@ -9,9 +9,8 @@ import asyncio
 import os
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
 import httpx
@@ -21,10 +20,10 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from temporalio.worker import Interceptor as WorkerInterceptor
 
 from activities.messages import DELIVER, Delivered, Delivery
-from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
+from classifier.audit.records import HistoryEvent
 from classifier.audit.store import AuditStore
 from classifier.decision import Decision
-from classifier.values import JSON
+from tests.apps.through import Through
 from tests.apps.under_fire import SHELVES, app
 from worker import Settings, opened, working
 
@@ -39,17 +38,12 @@ Switch: TypeAlias = Literal[
 ]
 
 
-class BrokenStore:
+class BrokenStore(Through):
     """The store of the worker, broken in one way."""
 
     def __init__(self, store: AuditStore, switch: Switch) -> None:
-        self._store = store
+        super().__init__(store)
         self._switch: Switch = switch
-
-    async def find(
-        self, tenant: str, decided_at: datetime, decision_ids: Sequence[uuid.UUID]
-    ) -> Mapping[uuid.UUID, Decision]:
-        return await self._store.find(tenant, decided_at, decision_ids)
 
     async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
         if self._switch == "forgets a decision":
@@ -62,15 +56,6 @@ class BrokenStore:
     async def record_events(self, events: Sequence[HistoryEvent]) -> None:
         if self._switch != "forgets a delivery":
             await self._store.record_events(events)
-
-    async def accept(self, accepted: Sequence[AcceptedEvent]) -> None:
-        await self._store.accept(accepted)
-
-    async def accepted(self, events: Sequence[SourceEvent]) -> Mapping[SourceEvent, AcceptedEvent]:
-        return await self._store.accepted(events)
-
-    async def last_facts(self, tenant: str, workflow_id: str, kind: EventKind) -> Mapping[str, JSON] | None:
-        return await self._store.last_facts(tenant, workflow_id, kind)
 
 
 class BrokenDelivery(Interceptor, WorkerInterceptor):
