@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,8 +46,21 @@ app.add_typer(review_cli.app, name="review")
 app.add_typer(deadletters_cli.app, name="deadletters")
 
 
+def _print_version(*, asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"temporal-classifier {version('temporal-classifier')}\n")
+        raise typer.Exit
+
+
 @app.callback()
-def door(context: typer.Context) -> None:
+def door(
+    context: typer.Context,
+    *,
+    version: Annotated[  # noqa: ARG001 - typer makes an option of it
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
     """Hands the environment to whichever command is meant."""
     context.obj = _settings
 

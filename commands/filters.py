@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from classifier.ages import age
 from classifier.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from classifier.audit.query import DecisionQuery
-
-_AGE = re.compile(r"(\d+)([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def _option(text: str, *names: str) -> Any:
@@ -120,12 +118,11 @@ def moment(text: str, now: datetime | None = None) -> datetime:
     Raises:
         ConfigurationError: It is neither.
     """
-    age = _AGE.fullmatch(text.strip())
-    try:
-        if age is not None:
-            return (now or datetime.now(UTC)) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+    with contextlib.suppress(ValueError):
         return datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
+    try:
+        return (now or datetime.now(UTC)) - age(text)
+    except (ConfigurationError, OverflowError) as error:
         raise ConfigurationError(
             f"{text!r} is no time; write 2026-11-02T08:00:00Z or an age such as 7d"
         ) from error

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.console import Console
 
+from classifier.ages import age
 from classifier.audit.export import strict
 from classifier.audit.history import History
 from classifier.audit.query import Position
@@ -18,7 +19,6 @@ from classifier.decision import Branch, Decision
 from classifier.decision_json import decision_to_json
 from classifier.errors import ConfigurationError
 from classifier.values import JSON, as_text
-from commands.filters import moment
 from commands.look import became, brief, event_json, identity, shortened, time_of
 from commands.show import print_json, program, said, say, table
 from commands.working import a_worker
@@ -55,7 +55,7 @@ async def list_reviews(settings: Settings, listing: Listing, *, as_json: bool) -
         ConfigurationError: The age cannot be read.
     """
     now = datetime.now(UTC)
-    before = None if listing.older_than is None else now - _length(listing.older_than)
+    before = None if listing.older_than is None else now - age(listing.older_than)
     wanted = ReviewQuery(playbook=listing.playbook, queue=listing.queue, before=before)
     async with opened(settings, temporal=False) as service, History(service.database_url) as history:
         waiting = await _waiting(history, listing, wanted)
@@ -114,7 +114,7 @@ async def claim_review(
         ConfigurationError: There is no such decision, or the time cannot be read.
         ReviewRefused: Its run does not wait, or somebody else is at work on it.
     """
-    length = _length(lasting)
+    length = age(lasting)
     async with _acting(settings, decision_id, tenant, by, PATIENCE) as (reviewer, decision):
         status = await reviewer.claim(decision, length)
     assert status is not None  # it was waited for
@@ -200,13 +200,6 @@ async def _decision(history: History, tenant: str, decision_id: str) -> Decision
     if decision is None:
         raise ConfigurationError(f"tenant {tenant!r} has no decision {decision_id}")
     return decision
-
-
-def _length(text: str) -> timedelta:
-    if not text.strip()[:-1].isdecimal():
-        raise ConfigurationError(f"{text!r} is no length of time; write 15m, 2h or 7d")
-    now = datetime.now(UTC)
-    return now - moment(text, now)
 
 
 async def _waiting(history: History, listing: Listing, wanted: ReviewQuery) -> list[OpenReview]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -106,6 +106,8 @@ class TriageRun:
         tenant: Whose events they are.
         choose: Which playbook decides on an event.
         progress: Where progress is shown.
+        tell: Is given a line for people where nothing moves.
+        patience: Seconds in which nothing moves before that is looked into.
     """
 
     def __init__(
@@ -117,6 +119,8 @@ class TriageRun:
         tenant: str,
         choose: Choosing,
         progress: Progress,
+        tell: Callable[[str], None],
+        patience: float = STALLED_AFTER,
     ) -> None:
         self._intakes = intakes
         self._history = history
@@ -124,6 +128,8 @@ class TriageRun:
         self._tenant = tenant
         self._choose = choose
         self._progress = progress
+        self._tell = tell
+        self._patience = patience
         self._open: set[str] = set()
         self._moved = 0.0
         self.summary = Summary()
@@ -226,7 +232,7 @@ class TriageRun:
             self.summary.reasons.update(where.reasons)
 
     async def _look_for_ended(self) -> None:
-        if time.monotonic() - self._moved < STALLED_AFTER:
+        if time.monotonic() - self._moved < self._patience:
             return
         self._moved = time.monotonic()
         followed = sorted(self._open)
@@ -235,6 +241,10 @@ class TriageRun:
         lost = [run for run, status in zip(followed, described, strict=True) if status not in good]
         if lost:
             raise RunsEndedError(f"{len(lost)} runs ended without a delivery, the first is {lost[0]}")
+        self._tell(
+            f"{len(followed)} events are under way and nothing has moved for {self._patience:.0f} s; does a"
+            " worker run, and do its models answer? After Ctrl-C the same command goes on with them"
+        )
 
 
 def _is_settled(where: Settled) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Generator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -59,6 +60,7 @@ async def triage(
                     tenant=tenant,
                     choose=_choosing(deciding),
                     progress=shown,
+                    tell=partial(say, console),
                 )
                 summary = await while_the_stack_runs(service, run.run(source))
             _print(summary, service, file, as_json=as_json)

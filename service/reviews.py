@@ -18,6 +18,7 @@ from starlette.routing import Route
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from classifier.ages import age
 from classifier.answers import answers_to_json
 from classifier.audit.export import strict
 from classifier.audit.history import History
@@ -50,8 +51,6 @@ DONE_WITHIN = 10.0
 """Seconds that an answer waits for what a run has accepted; a delivery may take for ever."""
 
 _OK, _UNDER_WAY = 200, 202
-_AGE = re.compile(r"([0-9]{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _UNPROCESSABLE = {
     UNKNOWN_ROUTE: "there is no such route; the review itself lists them",
     BAD_LEASE: f"a claim lasts more than nothing and at most {MAX_LEASE.total_seconds():.0f} seconds",
@@ -236,13 +235,12 @@ async def _given(
 
 
 def _query_of(given: Mapping[str, str]) -> ReviewQuery:
-    age = given.get("older_than")
-    before = None
-    if age is not None:
-        found = _AGE.fullmatch(age)
-        if found is None:
-            raise malformed("older_than is no age; write 30m, 2h or 7d")
-        before = datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    older_than, before = given.get("older_than"), None
+    if older_than is not None:
+        try:
+            before = datetime.now(UTC) - age(older_than)
+        except (ConfigurationError, OverflowError) as error:
+            raise malformed(f"older_than: {error}") from None
     return ReviewQuery(playbook=given.get("playbook"), queue=given.get("queue"), before=before)
 
 

@@ -1,19 +1,21 @@
-"""The command in a process of its own that has its imports already: they take it two seconds of CPU.
+"""Processes that have their imports already: they take it two to three seconds of CPU.
 
-A server, which holds nothing but imported modules, forks one process for each command. `started` in
-`tests.processes` starts the interpreter anew, as people do.
+A server, which holds nothing but imported modules, forks one process after the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import multiprocessing
 import os
+import runpy
+import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
+from multiprocessing.reduction import DupFd
+from typing import Any
 
 from cli import main
 from tests.tree import ROOT
@@ -21,56 +23,111 @@ from tests.tree import ROOT
 _FORKING = multiprocessing.get_context("forkserver")
 _FORKING.set_forkserver_preload(
     [
+        "commands.chat",
         "commands.look",
         "commands.maintain",
         "commands.reviews",
+        "commands.serve",
         "commands.triage_file",
+        "openai",
         "pytest",
+        "tests.apps.cliff",
+        "tests.classifier.temporal.chats",
         "tests.forked",
         "worker",
     ]
 )
-_STREAMS = (("given", os.O_RDONLY), ("output", os.O_WRONLY), ("errors", os.O_WRONLY))
 
 
-async def run_forked(
-    program: str, arguments: Sequence[str], environ: Mapping[str, str], given: bytes, patience: float
-) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of `program` with these arguments."""
-    with tempfile.TemporaryDirectory(prefix="classifier-run-") as name:
-        folder = Path(name)
-        for stream, _ in _STREAMS:
-            (folder / stream).write_bytes(given if stream == "given" else b"")
-        process = _FORKING.Process(target=_command, args=(program, arguments, dict(environ), folder))
-        await asyncio.to_thread(process.start)
-        try:
-            code = await _ended(process, patience)
-        finally:
-            process.kill()
-            process.join()
-            process.close()
-        return code, (folder / "output").read_text("utf-8"), (folder / "errors").read_text("utf-8")
+class Forked:
+    """A process, as `asyncio.subprocess.Process` looks to whoever waits for one.
+
+    Attributes:
+        pid: Also the id of its session.
+        returncode: Minus the signal where one ended it; None until it has ended.
+    """
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        assert process.pid is not None
+        self.pid = process.pid
+        self.returncode: int | None = None
+        self._process = process
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(process.sentinel, self._end)
+
+    async def wait(self) -> int:
+        """The exit code."""
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._process.sentinel)
+        self._process.join()
+        self.returncode = self._process.exitcode
+        self._process.close()
+        self._ended.set()
 
 
-async def _ended(process: ForkServerProcess, patience: float) -> int:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(process.sentinel, ended.set)
-    try:
-        async with asyncio.timeout(patience):
-            await ended.wait()
-    finally:
-        loop.remove_reader(process.sentinel)
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
+async def fork(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    module: str | None,
+    stdin: int,
+    stdout: int,
+    stderr: int,
+) -> Forked:
+    """The command `classifier`, or `python -m module`, in a session of its own.
+
+    SIGUSR1 has it say on its standard error which line each of its threads is at.
+
+    Args:
+        argv: The program's name and its arguments.
+        environ: All that its environment holds.
+        module: What runs; None runs the command.
+        stdin: Becomes its standard input.
+        stdout: Becomes its standard output.
+        stderr: Becomes its standard error.
+    """
+    streams = _Streams((stdin, stdout, stderr))
+    process = _FORKING.Process(target=_run, args=(module, argv, dict(environ), streams))
+    await asyncio.to_thread(process.start)
+    return Forked(process)
 
 
-def _command(program: str, arguments: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
-    for number, (stream, flags) in enumerate(_STREAMS):
-        os.dup2(os.open(folder / stream, flags), number)
+class _Streams:
+    """Descriptors that travel with the process that is started."""
+
+    def __init__(self, streams: Sequence[int]) -> None:
+        self._streams = streams
+
+    def __getstate__(self) -> list[Any]:
+        return [DupFd(stream) for stream in self._streams]
+
+    def __setstate__(self, travelled: list[Any]) -> None:
+        self._streams = [each.detach() for each in travelled]
+
+    def take(self) -> None:
+        """Makes them the standard ones of this process."""
+        for standard, stream in enumerate(self._streams):
+            os.dup2(stream, standard)
+            os.close(stream)
+        # The server's own may have been files, and remember that.
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115 - they stay
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _run(module: str | None, argv: Sequence[str], environ: Mapping[str, str], streams: _Streams) -> None:
+    streams.take()
+    os.setsid()
+    faulthandler.register(signal.SIGUSR1)
     os.chdir(ROOT)
     os.environ.clear()
     os.environ.update(environ)
-    sys.argv = [program, *arguments]
-    main()
+    sys.path[:0] = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = list(argv)
+    if module is None:
+        main()
+    else:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)

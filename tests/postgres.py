@@ -41,7 +41,7 @@ class PostgresServer:
     async def database(self, template: str = TEMPLATE) -> AsyncGenerator[str]:
         """The address of a fresh database, dropped afterwards; `EMPTY` for one without our schema."""
         name = f"test_{next(self._numbers)}"
-        await self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        await self.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         try:
             yield self.url_of(name)
         finally:

@@ -15,15 +15,15 @@ import os
 import signal
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
-from tests.forked import run_forked
+from tests.forked import fork
 from tests.tree import ROOT
 
 PROGRAM = str(Path(sys.executable).with_name("classifier"))
@@ -65,18 +65,28 @@ class Finished:
         return line.removeprefix("error ")
 
 
+class Process(Protocol):
+    """A process that was started or forked."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+
 class Running:
     """A process, and what it has said so far."""
 
-    def __init__(self, process: Process) -> None:
-        assert process.stdout
-        assert process.stderr
+    def __init__(self, process: Process, output: asyncio.StreamReader, errors: asyncio.StreamReader) -> None:
         self.process = process
         self._said = {"output": b"", "errors": b""}
         self._news = asyncio.Event()
         self._readers = [
-            asyncio.create_task(self._read(process.stdout, "output")),
-            asyncio.create_task(self._read(process.stderr, "errors")),
+            asyncio.create_task(self._read(output, "output")),
+            asyncio.create_task(self._read(errors, "errors")),
         ]
 
     @property
@@ -103,6 +113,14 @@ class Running:
             code = await self.process.wait()
         return Finished(code, self._said["output"].decode(), self.errors)
 
+    async def state(self) -> str:
+        """What it has said on standard error, and, where it still runs, which line each thread is at."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGUSR1)
+            await asyncio.sleep(1)
+        return self.errors
+
     async def interrupted(self) -> Finished:
         """Ctrl-C: the signal goes to the whole group, as from a terminal."""
         os.killpg(self.pid, signal.SIGINT)
@@ -127,34 +145,61 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def started(
-    *arguments: str, environ: dict[str, str], program: Sequence[str] = (PROGRAM,), stdin: int = DEVNULL
+    *arguments: str, environ: dict[str, str], module: str | None = None, stdin: int = DEVNULL
 ) -> AsyncGenerator[Running]:
-    """A process that runs meanwhile; whatever is left of it is killed."""
-    process = await asyncio.create_subprocess_exec(
-        *program,
-        *arguments,
-        cwd=ROOT,
-        env=environ,
-        stdin=stdin,
-        stdout=PIPE,
-        stderr=PIPE,
-        start_new_session=True,
-    )
-    running = Running(process)
+    """The command, or `python -m module`, which runs meanwhile; whatever is left of it is killed."""
+    async with contextlib.AsyncExitStack() as exits:
+        given = os.open(os.devnull, os.O_RDONLY) if stdin == DEVNULL else stdin
+        output, stdout = await exits.enter_async_context(_pipe())
+        errors, stderr = await exits.enter_async_context(_pipe())
+        argv = (PROGRAM if module is None else module, *arguments)
+        try:
+            process = await fork(argv, environ, module=module, stdin=given, stdout=stdout, stderr=stderr)
+        finally:
+            os.close(stdout)
+            os.close(stderr)
+            if stdin == DEVNULL:
+                os.close(given)
+        async with _ended(Running(process, output, errors), " ".join(arguments)) as running:
+            yield running
+
+
+@contextlib.asynccontextmanager
+async def _ended(running: Running, name: str) -> AsyncGenerator[Running]:
+    """Kills what is left of it; an error on the way tells what it has said, and where it is."""
     try:
         yield running
+    except BaseException as error:
+        error.add_note(f"{name} said: {await running.state()}")
+        raise
     finally:
-        if process.returncode is None:
+        if running.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(
-                    process.pid, signal.SIGKILL
-                )  # asyncio's kill may take the exit code from its own watcher
+                os.kill(running.pid, signal.SIGKILL)
         await running.finished()
+
+
+@contextlib.asynccontextmanager
+async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
+    """A pipe's two ends; whoever takes the second closes it."""
+    reads, writes = os.pipe()
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb")
+    )
+    try:
+        yield reader, writes
+    finally:
+        transport.close()
 
 
 async def run(*arguments: str, environ: dict[str, str], given: bytes = b"") -> Finished:
     """Runs the command to its end, with `given` on standard input."""
-    return Finished(*await run_forked(PROGRAM, arguments, environ, given, PATIENCE))
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(given)
+        stdin.seek(0)
+        async with started(*arguments, environ=environ, stdin=stdin.fileno()) as running:
+            return await running.finished()
 
 
 async def run_on_a_terminal(*arguments: str, environ: dict[str, str]) -> tuple[int, str]:

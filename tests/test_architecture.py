@@ -91,7 +91,7 @@ def layer_of(name: str) -> int:
 def ours(module: Module) -> set[str]:
     """What a module imports of the project's own modules, `embedded` aside."""
     names = {top(packages[0]) for packages in LAYERS}
-    return {name for name in module.imports() if top(name) in names}
+    return {name for name in module.imports if top(name) in names}
 
 
 PURE = tuple(module for module in shipped() if is_pure(module.name))
@@ -145,7 +145,7 @@ def test_the_workflow_side_loads_nothing_heavy() -> None:
 def test_workflows_know_nothing_of_the_workers_side() -> None:
     assert {module.name: found for module in WORKFLOWS if (found := packages_of(module) & HEAVY)} == {}
     reaching = {
-        module.name: {name for name in module.imports() if within(name, WORKER_SIDE)} for module in WORKFLOWS
+        module.name: {name for name in module.imports if within(name, WORKER_SIDE)} for module in WORKFLOWS
     }
     assert {name for name, found in reaching.items() if found} == set()
 
@@ -186,7 +186,7 @@ def test_of_our_modules_every_run_loads_only_the_one_that_defines_its_workflow()
 
 
 def test_only_the_doors_read_the_environment() -> None:
-    readers = {module.name for module in shipped() if any(map(is_environ, module.nodes()))}
+    readers = {module.name for module in shipped() if any(map(is_environ, module.nodes))}
     assert readers <= MAY_READ_ENVIRON
 
 
@@ -219,7 +219,7 @@ def test_no_test_mocks_or_patches_our_code() -> None:
 
 
 def test_who_catches_cancellation_raises_it_again() -> None:
-    everything = [(module.name, node) for module in (*shipped(), *checked()) for node in module.nodes()]
+    everything = [(module.name, node) for module in (*shipped(), *checked()) for node in module.nodes]
     assert [f"{name}:{node.lineno}" for name, node in everything if swallows_all(node)] == []
 
 
@@ -229,7 +229,7 @@ def test_names_that_histories_hold_are_constants_written_once() -> None:
     literals = Counter(
         node.value
         for module in shipped()
-        for node in module.nodes()
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     )
     assert literals == Counter(names)
@@ -245,7 +245,7 @@ def test_every_scheduled_activity_says_how_long_it_may_take_and_how_it_is_retrie
 
 def packages_of(module: Module) -> set[str]:
     """The top-level packages that a module imports from."""
-    return {top(name) for name in module.imports()}
+    return {top(name) for name in module.imports}
 
 
 def loaded_by(names: list[str]) -> set[str]:
@@ -285,7 +285,7 @@ def is_environ(node: ast.AST) -> bool:
 def patches_in(module: Module) -> Iterator[str]:
     """Where pytest's monkeypatch replaces code; setting variables, folders and what `sys` holds is fine."""
     replacing = {f"monkeypatch.{verb}" for verb in ("setattr", "delattr", "setitem", "delitem")}
-    for node in module.nodes():
+    for node in module.nodes:
         match node:
             case ast.Call(func=function, args=[target, *_]) if ast.unparse(function) in replacing:
                 if top(ast.unparse(target)) != "sys":
@@ -312,7 +312,7 @@ def named_by(module: Module) -> Iterator[ast.expr]:
     """The expressions that name activities and workflows where they are defined and where they are called."""
     if module.name in NAMED_BY_THE_APP:
         return
-    for node in module.nodes():
+    for node in module.nodes:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"activity.defn", "workflow.defn"}:
             yield from (keyword.value for keyword in node.keywords if keyword.arg == "name")
     yield from (call.args[0] for call in activity_calls(module))
@@ -334,4 +334,4 @@ def activity_calls(module: Module) -> list[ast.Call]:
         for kind in ("activity", "local_activity")
         for form in ("", "_class", "_method")
     }
-    return [node for node in module.nodes() if isinstance(node, ast.Call) and ast.unparse(node.func) in names]
+    return [node for node in module.nodes if isinstance(node, ast.Call) and ast.unparse(node.func) in names]

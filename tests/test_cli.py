@@ -142,9 +142,12 @@ async def test_ctrl_c_while_waiting_for_lines_ends_at_once_without_a_traceback(h
     environ = environment(home) | {"CLASSIFIER_APP": "tests.apps.remote:app"}
     async with Server(lambda call: Answer(status=500)) as server:
         environ["COUNTED_MODEL_URL"] = server.url
-        async with started("triage", "-", environ=environ, stdin=PIPE) as process:
+        reads, writes = os.pipe()
+        async with started("triage", "-", environ=environ, stdin=reads) as process:
             await until(lambda: running(home) is not None)
             finished = await process.interrupted()
+        os.close(reads)
+        os.close(writes)
     assert finished.code == 130
     assert "Traceback" not in finished.errors
     assert finished.output == ""

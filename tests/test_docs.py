@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shlex
 import subprocess
@@ -144,7 +145,7 @@ def snippets() -> Iterator[Block]:
 
 def variables_of(module: Module) -> Iterator[str]:
     """The environment variables that a module reads, proxies aside, whose names are everybody's."""
-    for node in module.nodes():
+    for node in module.nodes:
         match node:
             case ast.Call(
                 func=ast.Attribute(value=where, attr="get"), args=[ast.Constant(value=str(name)), *_]
@@ -172,6 +173,12 @@ def names_in(node: ast.expr) -> Iterator[str]:
             yield each.value
 
 
+@functools.cache
+def whole_command() -> Any:
+    """The command with all of its groups, as click has it."""
+    return get_command(cli.app)
+
+
 def commands_in(text: str) -> Iterator[list[str]]:
     """The command lines of ours in a piece of text, without prompt, variables, pipes and comments."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
@@ -184,7 +191,7 @@ def commands_in(text: str) -> Iterator[list[str]]:
 
 def parsed(words: list[str], *, whole: bool) -> str | None:
     """What the command line says about a command without running it; None where it would run."""
-    command: Any = get_command(cli.app)
+    command: Any = whole_command()
     names = list(takewhile(lambda word: not word.startswith("-"), words[1:]))
     depth = 0
     while depth < len(names) and isinstance(command, TyperGroup):
@@ -201,8 +208,7 @@ def parsed(words: list[str], *, whole: bool) -> str | None:
 
 def command_names() -> Iterator[str]:
     """Every command, with its group."""
-    whole: Any = get_command(cli.app)
-    for name, command in whole.commands.items():
+    for name, command in whole_command().commands.items():
         if isinstance(command, TyperGroup):
             yield from (f"{name} {inner}" for inner in command.commands)
         else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
@@ -211,8 +210,8 @@ async def crashed_at(house: House, point: Point) -> Aftermath:
     model = CountingModel()
     async with Server(model) as server:
         environ = house.environ(server, queue)
-        doomed = (sys.executable, "-m", "tests.apps.doomed")
-        async with started(point, str(IN_FLIGHT), environ=environ, program=doomed) as worker:
+        doomed = "tests.apps.doomed"
+        async with started(point, str(IN_FLIGHT), environ=environ, module=doomed) as worker:
             await worker.said("doomed")
             runs = await house.accept(events(queue, IN_FLIGHT), queue)
             assert (await worker.finished()).code == -9, worker.errors

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack
@@ -165,10 +164,9 @@ async def test_an_export_to_standard_output_holds_nothing_else(environ: dict[str
 async def test_what_is_in_the_way_of_an_export_is_one_sentence(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
-    without = "import sys; sys.modules['pyarrow'] = None; import cli; cli.main()"
-    program = (sys.executable, "-c", without)
     target = str(tmp_path / "x.parquet")
-    async with started("history", "export", target, environ=environ, program=program) as running:
+    without = "tests.apps.no_parquet"
+    async with started("history", "export", target, environ=environ, module=without) as running:
         missing = await running.finished()
     unknown, nowhere = await asyncio.gather(
         run("history", "export", "x.xlsx", environ=environ),

@@ -223,7 +223,7 @@ async def test_a_worker_drops_what_is_old_of_its_own_accord(
 async def test_what_is_wrong_is_one_sentence(environ: dict[str, str]) -> None:
     wrong = {
         ("retain",): "say how old",
-        ("retain", "--older-than", "soon"): "'soon' is no age",
+        ("retain", "--older-than", "soon"): "'soon' is no length of time",
         ("retain", "--contents-older-than", "3d"): "go together",
         ("hold", "release", "x", "--by", "Lee"): "'x' is not a hold's id",
     }

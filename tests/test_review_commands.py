@@ -62,7 +62,10 @@ async def test_people_take_turns_and_see_what_each_of_them_does(environ: dict[st
     )
     assert (set(everything), set(old), set(none), set(queue)) == (set(GIVEN), set(GIVEN), set(), set())
     assert len(playbook) == 1
-    assert (odd.code, odd.sentence) == (1, "'2026-01-01' is no length of time; write 15m, 2h or 7d")
+    assert (odd.code, odd.sentence) == (
+        1,
+        "'2026-01-01' is no length of time; write 90s, 15m, 12h, 30d or 52w",
+    )
     decision = everything[GIVEN[0]]["decision_id"]
     claimed = await run("review", "claim", decision, "--by", "Zoë [ops]", "--for", "30m", environ=environ)
     assert (claimed.code, f"{decision} is Zoë [ops]'s until 20" in claimed.output) == (0, True), (

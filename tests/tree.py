@@ -47,21 +47,23 @@ class Module:
         """Whether it is an `__init__.py`."""
         return self.path.name == "__init__.py"
 
-    def nodes(self) -> Iterator[ast.AST]:
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
         """Everything in it."""
-        return ast.walk(self.tree)
+        return tuple(ast.walk(self.tree))
 
-    def imports(self) -> set[str]:
+    @cached_property
+    def imports(self) -> frozenset[str]:
         """What it imports, anywhere in it; names of modules where `from package import module` names one."""
         found: set[str] = set()
-        for node in self.nodes():
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 source = self._source(node)
                 full = {f"{source}.{alias.name}" for alias in node.names}
-                found |= full & set(by_name()) or {source}
-        return found
+                found |= full & by_name().keys() or {source}
+        return frozenset(found)
 
     def _source(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -72,7 +74,7 @@ class Module:
 
     def functions(self) -> Iterator[tuple[str, int]]:
         """Every function, as where it is and how many lines it has without its docstring."""
-        for node in self.nodes():
+        for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield f"{self.path.relative_to(ROOT)}:{node.lineno} {node.name}", _length(node)
 

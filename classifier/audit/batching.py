@@ -37,9 +37,7 @@ class Batcher(Generic[T, R]):
         futures = [loop.create_future() for _ in items]
         self._waiting.extend(zip(items, futures, strict=True))
         if self._waiting and len(self._running) < self._concurrency:
-            task = asyncio.create_task(self._drain())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running.add(asyncio.create_task(self._drain()))
         return list(await asyncio.gather(*futures))
 
     async def drained(self) -> None:
@@ -48,10 +46,13 @@ class Batcher(Generic[T, R]):
             await asyncio.wait(self._running)
 
     async def _drain(self) -> None:
-        while self._waiting:
-            count = min(self._limit, len(self._waiting))
-            batch = [self._waiting.popleft() for _ in range(count)]
-            await self._run(batch)
+        try:
+            while self._waiting:
+                count = min(self._limit, len(self._waiting))
+                batch = [self._waiting.popleft() for _ in range(count)]
+                await self._run(batch)
+        finally:  # at once, not in a callback: whoever submits next has to start another
+            self._running -= {asyncio.current_task()}
 
     async def _run(self, batch: list[tuple[T, asyncio.Future[R]]]) -> None:
         open_futures = [future for _, future in batch]

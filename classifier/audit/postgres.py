@@ -27,8 +27,8 @@ from classifier.audit.inserts import (
     SELECT_ERASED,
     parameters,
     quarantined,
-    released,
 )
+from classifier.audit.lookup import Key, fetch
 from classifier.audit.records import AcceptedEvent, EventKind, HistoryEvent, SourceEvent
 from classifier.audit.rows import (
     Row,
@@ -40,8 +40,7 @@ from classifier.audit.rows import (
     rows_of,
     utc,
 )
-from classifier.audit.sql import SELECT_DECISIONS
-from classifier.audit.tables import accepted_events, decisions, history_events, quarantine
+from classifier.audit.tables import accepted_events, history_events
 from classifier.decision import Decision
 from classifier.errors import ConfigurationError, DecisionMismatch, StoreError
 from classifier.values import JSON
@@ -50,7 +49,6 @@ _ROWS_AT_ONCE = 500
 _CHARACTERS_AT_ONCE = 16_000_000
 _WRITERS = 2
 
-_Key: TypeAlias = tuple[datetime, uuid.UUID]
 _Made: TypeAlias = tuple[Decision, Rows]
 
 
@@ -86,12 +84,14 @@ class PostgresStore:
             database_url, role="classifier_writer", timeout=timeout, pool_size=pool_size
         )
         writers = min(_WRITERS, pool_size)
+        self._lookups = Batcher(self._look_up, limit=_ROWS_AT_ONCE, concurrency=writers)
         self._decisions = Batcher(self._flush, limit=_ROWS_AT_ONCE, concurrency=writers)
         self._events = Batcher(self._flush_events, limit=_ROWS_AT_ONCE, concurrency=writers)
         self._acceptances = Batcher(self._flush_acceptances, limit=_ROWS_AT_ONCE, concurrency=writers)
 
     async def aclose(self) -> None:
         """Finishes what is under way and closes the connections; the store can be used again."""
+        await self._lookups.drained()
         await self._decisions.drained()
         await self._events.drained()
         await self._acceptances.drained()
@@ -105,12 +105,14 @@ class PostgresStore:
         Raises:
             StoreUnavailable: The store did not answer in time.
         """
-        if not decision_ids:
-            return {}
-        keys = [(utc(decided_at), decision_id) for decision_id in decision_ids]
-        async with self._transaction("finding decisions") as connection:
-            stored = await _fetch(connection, tenant, keys)
-        return {decision_id: decision_of(row) for (_, decision_id), row in stored.items()}
+        wanted = [(tenant, (utc(decided_at), decision_id)) for decision_id in decision_ids]
+        async with store_errors("finding decisions"), asyncio.timeout(self._timeout):
+            found = await self._lookups.submit(wanted)
+        return {
+            decision_id: decision_of(row)
+            for decision_id, row in zip(decision_ids, found, strict=True)
+            if row is not None
+        }
 
     async def record(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
         """Stores each decision unless its id is taken, and gives back what is stored, in the same order.
@@ -187,6 +189,14 @@ class PostgresStore:
         ):
             yield connection
 
+    async def _look_up(self, wanted: Sequence[tuple[str, Key]]) -> Sequence[Row | None]:
+        stored: dict[tuple[str, Key], Row] = {}
+        async with self._transaction("finding decisions") as connection:
+            for tenant, group in groupby(sorted(set(wanted)), key=lambda pair: pair[0]):
+                rows = await fetch(connection, tenant, [key for _, key in group])
+                stored |= {(tenant, key): row for key, row in rows.items()}
+        return [stored.get(each) for each in wanted]
+
     async def _rows_of(self, decisions: Sequence[Decision]) -> list[_Made]:
         def make() -> list[_Made]:
             return [(one, rows_of(one, self._hash_key, self._contents)) for one in decisions]
@@ -202,12 +212,12 @@ class PostgresStore:
             return [error] * len(batch)
 
     async def _write(self, batch: Sequence[_Made]) -> list[Decision | StoreError]:
-        first: dict[_Key, Decision] = {}
-        rows: dict[_Key, Rows] = {}
+        first: dict[Key, Decision] = {}
+        rows: dict[Key, Rows] = {}
         for decision, made in batch:
             first.setdefault(_key(decision), decision)
             rows.setdefault(_key(decision), made)
-        new: set[_Key] = set()
+        new: set[Key] = set()
         # In one order everywhere, so that no two processes wait for each other's rows.
         for chunk in _chunks(sorted(rows.values(), key=_order)):
             new |= await self._insert(chunk)
@@ -217,10 +227,10 @@ class PostgresStore:
     def _settled(
         self,
         decision: Decision,
-        first: Mapping[_Key, Decision],
-        new: set[_Key],
-        rows: Mapping[_Key, Rows],
-        stored: Mapping[_Key, Row],
+        first: Mapping[Key, Decision],
+        new: set[Key],
+        rows: Mapping[Key, Rows],
+        stored: Mapping[Key, Row],
     ) -> Decision | StoreError:
         key = _key(decision)
         if key in new and first[key] is decision:
@@ -241,17 +251,17 @@ class PostgresStore:
             )
         return first[key] if key in new else decision_of(row)
 
-    async def _taken(self, rows: Mapping[_Key, Rows], new: set[_Key]) -> dict[_Key, Row]:
+    async def _taken(self, rows: Mapping[Key, Rows], new: set[Key]) -> dict[Key, Row]:
         taken = sorted((rows[key].decision["tenant"], key) for key in rows if key not in new)
-        stored: dict[_Key, Row] = {}
+        stored: dict[Key, Row] = {}
         if not taken:
             return stored
         async with self._engine.begin() as connection:
             for tenant, group in groupby(taken, key=lambda pair: pair[0]):
-                stored |= await _fetch(connection, unescape(tenant), [key for _, key in group])
+                stored |= await fetch(connection, unescape(tenant), [key for _, key in group])
         return stored
 
-    async def _insert(self, rows: Sequence[Rows]) -> set[_Key]:
+    async def _insert(self, rows: Sequence[Rows]) -> set[Key]:
         """Stores what it can, halving the batch around what is refused; the keys that were new."""
         try:
             return await self._insert_all(rows)
@@ -264,8 +274,8 @@ class PostgresStore:
         half = len(rows) // 2
         return await self._insert(rows[:half]) | await self._insert(rows[half:])
 
-    async def _insert_all(self, rows: Sequence[Rows]) -> set[_Key]:
-        new: set[_Key] = set()
+    async def _insert_all(self, rows: Sequence[Rows]) -> set[Key]:
+        new: set[Key] = set()
         async with self._engine.begin() as connection:
             for tenant, group in groupby(rows, key=_tenant):
                 await set_tenant(connection, tenant)
@@ -273,11 +283,11 @@ class PostgresStore:
                 new.update((utc(moment), decision_id) for moment, decision_id in inserted)
         return new
 
-    async def _quarantine(self, rows: Rows, refusal: str) -> set[_Key]:
+    async def _quarantine(self, rows: Rows, refusal: str) -> set[Key]:
         async with self._engine.begin() as connection:
             await set_tenant(connection, _tenant(rows))
             # Refused before, or refused now: with the row in neither place it is new.
-            if await _fetch(connection, unescape(_tenant(rows)), [_row_key(rows)]):
+            if await fetch(connection, unescape(_tenant(rows)), [_row_key(rows)]):
                 return set()
             about = {"subject": rows.decision["subject"], "decided_at": _row_key(rows)[0]}
             if (await connection.execute(SELECT_ERASED, about)).first() is not None:
@@ -328,29 +338,6 @@ def _raise_first(results: Iterable[StoreError | None]) -> None:
             raise result
 
 
-async def _fetch(connection: AsyncConnection, tenant: str, keys: Sequence[_Key]) -> dict[_Key, Row]:
-    await set_tenant(connection, escape(tenant))
-    moments, ids = [sorted(set(column)) for column in zip(*keys, strict=True)]
-    wanted = set(keys)
-    query = SELECT_DECISIONS.where(
-        decisions.c.tenant == escape(tenant),
-        decisions.c.decision_id == sa.any_(sa.literal(ids, sa.ARRAY(sa.Uuid))),
-        decisions.c.decided_at == sa.any_(sa.literal(moments, sa.ARRAY(sa.DateTime(timezone=True)))),
-    )
-    found: dict[_Key, Row] = {}
-    for row in (await connection.execute(query)).mappings():
-        found[utc(row["decided_at"]), row["decision_id"]] = dict(row)
-    missing = [key[1] for key in wanted if key not in found]
-    if missing:
-        query_kept = sa.select(quarantine.c.decided_at, quarantine.c.decision_id, quarantine.c.kept).where(
-            quarantine.c.decision_id == sa.any_(sa.literal(missing, sa.ARRAY(sa.Uuid)))
-        )
-        for moment, decision_id, kept in await connection.execute(query_kept):
-            rows = released(kept)
-            found[utc(moment), decision_id] = rows.decision | rows.contents
-    return {key: row for key, row in found.items() if key in wanted}
-
-
 def _chunks(rows: Iterable[Rows]) -> Iterable[list[Rows]]:
     chunk: list[Rows] = []
     size = 0
@@ -365,7 +352,7 @@ def _chunks(rows: Iterable[Rows]) -> Iterable[list[Rows]]:
         yield chunk
 
 
-def _key(decision: Decision) -> _Key:
+def _key(decision: Decision) -> Key:
     return utc(decision.decided_at), decision.decision_id
 
 
@@ -377,7 +364,7 @@ def _order(rows: Rows) -> tuple[str, str, str]:
     return _tenant(rows), rows.decision["decision_id"], rows.decision["decided_at"]
 
 
-def _row_key(rows: Rows) -> _Key:
+def _row_key(rows: Rows) -> Key:
     return datetime.fromisoformat(rows.decision["decided_at"]), uuid.UUID(rows.decision["decision_id"])
 
 

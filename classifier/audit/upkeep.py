@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self, cast
 
+from classifier.ages import age
 from classifier.audit.contents import ContentPolicy, Redactor
 from classifier.errors import ConfigurationError
 
 PII = "pii"
 """The redactor that comes along."""
 
-_AGE = re.compile(r"(\d{1,6})([hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+_UNITS = "hdw"
+"""Minutes would be read as months by some."""
 _YES_AND_NO = {"yes": True, "no": False}
 
 
@@ -26,10 +26,7 @@ def age_of(text: str) -> timedelta:
     Raises:
         ConfigurationError: It is none.
     """
-    found = _AGE.fullmatch(text.strip())
-    if found is None:
-        raise ConfigurationError(f"{text!r} is no age; write 12h, 30d or 52w")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return age(text, _UNITS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ A worker process dies at its point; a second worker, in this process, goes on wi
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -93,8 +92,8 @@ async def killed_at(client: Client, database_url: str, address: str, point: str,
                 LLM_URL=llm.url,
                 DESK_URL=server.url,
             )
-            program = (sys.executable, "-m", "tests.apps.doomed_agent")
-            async with started(queue, point, str(count), environ=environ, program=program) as worker:
+            module = "tests.apps.doomed_agent"
+            async with started(queue, point, str(count), environ=environ, module=module) as worker:
                 await worker.said("doomed")
                 thread = await start(client, queue, context={"tenant_id": queue})
                 sent = asyncio.create_task(send(thread, "charge order 7", "m1"))

@@ -231,6 +231,7 @@ async def test_a_file_that_repeats_what_a_subject_has_taken_follows_nothing(
             tenant="acme",
             choose=by_type(app(always(says("billing"))).playbooks),
             progress=NoProgress(),
+            tell=pytest.fail,
         )
         summary = await triage.run([json.dumps(taken.event).encode()])
     assert (summary.repeats, summary.started, summary.resumed) == (1, 0, 0)

@@ -43,10 +43,10 @@ def test_everything_can_be_said() -> None:
     ("variable", "value", "said"),
     [
         ("CLASSIFIER_KEEP_CONTENT", "false", "is 'yes' or 'no', not 'false'"),
-        ("CLASSIFIER_RETENTION", "400", "CLASSIFIER_RETENTION: '400' is no age"),
-        ("CLASSIFIER_RETENTION", "9999999d", "is no age"),
+        ("CLASSIFIER_RETENTION", "400", "CLASSIFIER_RETENTION: '400' is no length of time"),
+        ("CLASSIFIER_RETENTION", "9999999d", "is no length of time"),
         ("CLASSIFIER_CONTENT_RETENTION", "30d", "'30d' is no tenant with an age"),
-        ("CLASSIFIER_CONTENT_RETENTION", "acme=soon", "'soon' is no age"),
+        ("CLASSIFIER_CONTENT_RETENTION", "acme=soon", "'soon' is no length of time"),
         ("CLASSIFIER_HOUSEKEEPING", "daily", "is 'yes' or 'no'"),
         ("CLASSIFIER_REDACT", "nonsense", "'pii' or a redactor as module:name"),
         ("CLASSIFIER_REDACT", "no.such:thing", "cannot be imported"),

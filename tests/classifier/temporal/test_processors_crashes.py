@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import product
@@ -71,7 +70,7 @@ async def crashed_at(client: Client, postgres: PostgresServer, mode: Mode, point
     queue = f"{mode}-{point.replace(' ', '-')}"
     model = Counted()
     texts = [f"message {number}" for number in range(IN_FLIGHT)]
-    program = (sys.executable, "-m", "tests.apps.guarded")
+    module = "tests.apps.guarded"
     async with postgres.database() as url, Server(model) as server:
         environ = environment(
             Path("/"),
@@ -81,10 +80,10 @@ async def crashed_at(client: Client, postgres: PostgresServer, mode: Mode, point
             COUNTED_MODEL_URL=server.url,
         )
         handles = [await guarding(client, queue, given(text, local=mode == "local")) for text in texts]
-        async with started(queue, point, str(IN_FLIGHT), environ=environ, program=program) as doomed:
+        async with started(queue, point, str(IN_FLIGHT), environ=environ, module=module) as doomed:
             assert (await doomed.finished()).code == -9, doomed.errors
         asked_by_the_first = len(server.calls)
-        async with started(queue, environ=environ, program=program):
+        async with started(queue, environ=environ, module=module):
             passed = await asyncio.gather(*(handle.result() for handle in handles))
         async with History(url) as history:
             rows = (await history.page(DecisionQuery(tenant="default"), 100)).decisions
