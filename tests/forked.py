@@ -40,7 +40,7 @@ _FORKING.set_forkserver_preload(
 
 
 class Forked:
-    """A process, as `asyncio.subprocess.Process` looks to whoever waits for one.
+    """A process that was forked.
 
     Attributes:
         pid: Also the id of its session.

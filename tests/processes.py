@@ -1,4 +1,4 @@
-"""The command `classifier` as a process of its own: its own environment, folder and streams.
+"""The command `classifier` as a process of its own, forked: its own environment, folder and streams.
 
 finished = await run("triage", "-", environ=environment(home), given=lines)
 async with started("up", environ=environment(home)) as up:
@@ -19,11 +19,11 @@ from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
-from tests.forked import fork
+from tests.forked import Forked, fork
 from tests.tree import ROOT
 
 PROGRAM = str(Path(sys.executable).with_name("classifier"))
@@ -65,22 +65,10 @@ class Finished:
         return line.removeprefix("error ")
 
 
-class Process(Protocol):
-    """A process that was started or forked."""
-
-    @property
-    def pid(self) -> int: ...
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    async def wait(self) -> int: ...
-
-
 class Running:
     """A process, and what it has said so far."""
 
-    def __init__(self, process: Process, output: asyncio.StreamReader, errors: asyncio.StreamReader) -> None:
+    def __init__(self, process: Forked, output: asyncio.StreamReader, errors: asyncio.StreamReader) -> None:
         self.process = process
         self._said = {"output": b"", "errors": b""}
         self._news = asyncio.Event()

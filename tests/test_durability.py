@@ -269,7 +269,7 @@ def test_once_it_is_committed_the_model_is_not_asked_again(
         assert [chosen(row)] == after.model.answered[str(row.state)]
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.long)])
 async def test_a_worker_killed_in_the_middle_of_many_events_loses_and_doubles_nothing(
     house: House, count: int
 ) -> None:

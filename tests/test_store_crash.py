@@ -37,7 +37,7 @@ from tests.classifier.temporal.project.worker import worker
 from tests.classifier.temporal.project.workflows import Decide
 from tests.processes import descendants, state_folder, until
 
-RUNS, EACH = 100, 5
+RUNS, EACH = 50, 10
 KILL_AT = (100, 300)
 """After how many questions the database is killed."""
 

@@ -65,6 +65,7 @@ BATCH = 500
 WRITTEN = 10_000
 SEALED = 20_000
 ROUNDS = 3
+UNSAFE, UNHAPPY = 0.98, 2
 KEY = b"a key for benchmarks, long enough"
 TARGETS = {
     "newest_ms": 20.0,
@@ -128,9 +129,9 @@ class Looks(Questions):
 
 def guard(answers: Looks, context: PolicyContext[Looks]) -> None:
     """As a user would write it."""
-    if answers.unsafe.at_least(0.98, unsure=True):
-        context.abort("unsafe", {"threshold": 0.98})
-    if answers.topic.choice_or(None) == "fraud" and answers.mood.score_or(0.0) < 2:
+    if answers.unsafe.at_least(UNSAFE, unsure=True):
+        context.abort("unsafe", {"threshold": UNSAFE})
+    if answers.topic.choice_or(None) == "fraud" and answers.mood.score_or(0.0) < UNHAPPY:
         context.filter()
 
 
@@ -363,7 +364,27 @@ async def exported(url: str) -> dict[str, Any]:
         "rows_per_second": count / seconds,
         "mb_per_second": size / seconds / 1e6,
         "cpu": cpu,
+        "bare_rows_per_second": await _copied_out(url),
     }
+
+
+async def _copied_out(url: str) -> float:
+    """The yardstick: PostgreSQL's own JSON of the same rows, by the owner's COPY, thrown away."""
+    size = 0
+
+    async def count(data: bytes) -> None:
+        nonlocal size
+        size += data.count(b"\n")
+
+    rows = (
+        "SELECT to_json(d), to_json(c) FROM classifier.decisions d"
+        " LEFT JOIN classifier.decision_contents c USING (decided_at, decision_id, tenant)"
+        f" WHERE d.tenant = '{LARGE}'"
+    )
+    async with _owner(url) as connection:
+        began = time.perf_counter()
+        await connection.copy_from_query(rows, output=count)
+        return size / (time.perf_counter() - began)
 
 
 async def tried(url: str) -> dict[str, Any]:
@@ -381,7 +402,24 @@ async def tried(url: str) -> dict[str, Any]:
         "decisions_per_second": report.decisions / seconds,
         "changed": report.changes.total(),
         "cpu": cpu,
+        "bare_decisions_per_second": await _looked_at(url),
     }
+
+
+async def _looked_at(url: str) -> float:
+    """The yardstick: the owner's rows as a driver gives them, `json.loads`, and the policy by hand."""
+    count = hits = 0
+    async with _owner(url) as connection, connection.transaction():
+        began = time.perf_counter()
+        select = f"SELECT decision_id, outcome, answers FROM classifier.decisions WHERE tenant = '{LARGE}'"
+        async for _, outcome, text in connection.cursor(select, prefetch=4000):
+            answers = json.loads(text)
+            count += 1
+            if answers["unsafe"]["probability"] >= UNSAFE:
+                hits += outcome != "aborted"
+            elif answers["topic"]["choice"] == "fraud" and answers["mood"]["score"] < UNHAPPY:
+                hits += outcome != "filtered"
+        return count / (time.perf_counter() - began)
 
 
 async def sealing(url: str) -> dict[str, Any]:
@@ -453,6 +491,10 @@ def _print_rate(name: str, rate: float, cpu: dict[str, float]) -> None:
     )
 
 
+def _against(figure: dict[str, Any], rate: str) -> float:
+    return float(figure[rate] / figure[f"bare_{rate}"])
+
+
 def summary(figures: dict[str, Any]) -> Iterable[str]:
     """A line for each figure, with what it aims at."""
     asked, wrote = figures["questions"], figures["writing"]
@@ -471,6 +513,8 @@ def summary(figures: dict[str, Any]) -> Iterable[str]:
         ("the whole store / COPY", "", f"{wrote['store_against_copy']:.2f}"),
         ("export", _per_second(TARGETS["export_rows_per_second"]), _rate_of(figures["export"])),
         ("backtest", _per_second(TARGETS["backtest_decisions_per_second"]), _rate_of(figures["backtest"])),
+        ("export / bare COPY of JSON", "", f"{_against(figures['export'], 'rows_per_second'):.2f}"),
+        ("backtest / bare loop", "", f"{_against(figures['backtest'], 'decisions_per_second'):.2f}"),
         ("seal", "", _rate_of(figures["sealing"]["sealed"])),
         ("verify", "", _rate_of(figures["sealing"]["verified"])),
     )

@@ -26,10 +26,14 @@ async def ask(url: str, statement: str, role: Role = "classifier_maintenance") -
 
 
 async def everything(url: str) -> dict[str, list[str]]:
-    """Every row of every table, all its columns as one text."""
+    """Every row of every table, all its columns as one text.
+
+    A transaction for each table, since one that held several would be in the way of partitions being dropped.
+    """
     engine = create_engine(url, role="classifier_maintenance", timeout=30)
     try:
-        async with engine.begin() as connection:
+        async with engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
             names = list(await connection.scalars(_TABLES, {"schema": SCHEMA}))
             return {
                 name: list(await connection.scalars(sa.text(f"SELECT t::text FROM {SCHEMA}.{name} t")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -127,13 +126,12 @@ async def test_one_bad_request_in_a_batch_fails_alone(sparrow: LocalModel) -> No
 async def test_the_event_loop_goes_on_while_texts_are_encoded(e5: LocalModel) -> None:
     texts = [f"ticket {number}: the card was declined again" for number in range(40)]
     jobs = asyncio.gather(*(e5.decide(DecisionRequest(text, {"mood": MOOD})) for text in texts))
-    longest, last = 0.0, time.perf_counter()
+    turns = 0
     while not jobs.done():
         await asyncio.sleep(0)
-        now = time.perf_counter()
-        longest, last = max(longest, now - last), now
-    assert longest < 0.25
+        turns += 1
     assert len(await jobs) == 40
+    assert turns > 400, "a loop that waits for each text takes ten turns for it at most"
 
 
 async def test_a_caller_that_leaves_disturbs_nobody(sparrow: LocalModel) -> None:
