@@ -21,7 +21,7 @@ from temporalio.common import WorkerDeploymentVersion
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError
-from temporalio.worker import PollerBehaviorAutoscaling, Worker
+from temporalio.worker import Worker
 
 from activities.chat import ChatActivities
 from activities.chat_tools import tool_activities
@@ -328,8 +328,6 @@ async def working(
             workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
             graceful_shutdown_timeout=GRACE,
             max_concurrent_activities=settings.concurrency,
-            workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
-            activity_task_poller_behavior=PollerBehaviorAutoscaling(),
             max_task_queue_activities_per_second=settings.rate,
             deployment_config=None if settings.version is None else versioned(settings.version),
             interceptors=[] if leaving is None else [leaving],

@@ -33,7 +33,7 @@ from tests.processes import (
 from tests.tree import ROOT
 
 TICKETS = (ROOT / "examples" / "tickets.jsonl").read_bytes().splitlines(keepends=True)
-FIRST, SECOND, THIRD = TICKETS[:20], TICKETS[20:80], TICKETS[80:120]
+FIRST, SECOND, THIRD = TICKETS[:20], TICKETS[20:50], TICKETS[50:75]
 pytestmark = pytest.mark.slow
 
 
@@ -150,7 +150,7 @@ async def test_triage_attaches_to_a_running_up_whose_memory_stays_under_400_mb(
     """It is the stack's keeper and a worker with the local model; no worker alone can need more."""
     finished = await run("triage", "-", "--json", environ=environ, given=b"".join(SECOND))
     assert finished.code == 0, finished.errors
-    assert (finished.json["started"], finished.json["decisions"]) == (60, 60)
+    assert (finished.json["started"], finished.json["decisions"]) == (len(SECOND), len(SECOND))
     assert finished.json["temporal_ui"] in up.errors
     assert peak_memory(up.pid) < 400
 

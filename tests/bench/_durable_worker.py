@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from temporalio.client import Client
-from temporalio.worker import PollerBehaviorAutoscaling, Worker
+from temporalio.worker import Worker
 
 from classifier.app import App
 from classifier.audit.postgres import PostgresStore
@@ -38,8 +38,6 @@ async def main(address: str, model_url: str, database_url: str) -> None:
         task_queue="ours",
         workflows=[Ask, AskLocally, AskMany],
         plugins=[ClassifierPlugin(app, store)],
-        workflow_task_poller_behavior=PollerBehaviorAutoscaling(),
-        activity_task_poller_behavior=PollerBehaviorAutoscaling(),
     ):
         print("polls", flush=True)
         await asyncio.get_running_loop().create_future()

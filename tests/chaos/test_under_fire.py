@@ -43,8 +43,9 @@ def breaches(outcome: Outcome) -> list[Finding]:
     return [finding for finding in outcome.findings if finding.breaches]
 
 
-FEW: Switches = ("forgets a decision", "logs text", "delivers without a key")
+FEW: Switches = ("forgets a decision", "delivers without a key")
 REST: Switches = (
+    "logs text",
     "records under random ids",
     "forgets a delivery",
     "delivers nothing",
@@ -88,13 +89,13 @@ def test_every_switch_is_tried() -> None:
 
 
 async def test_a_short_run_under_fire_breaks_nothing(servers: Arena) -> None:
-    settings = Settings(seed=7, seconds=10.0, events=60, turns=2, only=("service", "database"), workers=1)
+    settings = Settings(seed=7, seconds=10.0, events=40, turns=2, only=("service", "database"), workers=1)
     assert len(settings.plan) == 2
     outcome = await run(servers, settings)
     assert breaches(outcome) == []
     idle = {finding.name for finding in outcome.findings if not finding.checked}
     assert idle <= {"every command that was run again came to a good end", "every choice of a person is kept"}
-    assert len(outcome.facts.sent) == 60
+    assert len(outcome.facts.sent) == 40
 
 
 @pytest.mark.long
