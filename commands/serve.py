@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncGenerator, Coroutine
+from datetime import timedelta
 
 from rich.console import Console
 
@@ -18,6 +19,7 @@ from commands.show import say
 from commands.signals import taking
 from worker import GRACE, Settings, app_of, opened, working
 
+_FOR_THE_SDK = timedelta(seconds=2)
 STOPPING = f"stopping; calls in flight have {GRACE.seconds} s, being told again cuts them off"
 
 
@@ -76,10 +78,14 @@ def _say_guards(console: Console, app: ResolvedApp) -> None:
 
 
 class _Stop:
-    """What signals ask for: first to stop when calls in flight have ended, then to stop at once."""
+    """What signals ask for: first to stop when calls in flight have ended, then to stop at once.
 
-    def __init__(self) -> None:
+    The SDK gives up what has not ended after its grace, but now and then forgets to tell it; so this does.
+    """
+
+    def __init__(self, grace: timedelta = GRACE + _FOR_THE_SDK) -> None:
         self.leaving = Leaving()
+        self._grace = grace.total_seconds()
         self.asked = False
         self._waiting: asyncio.Future[None] | None = None
         self._main = asyncio.current_task()
@@ -88,7 +94,9 @@ class _Stop:
         """A signal came."""
         if self.asked:
             self.leaving.leave()
-        elif self._waiting is not None:
+            return
+        asyncio.get_running_loop().call_later(self._grace, self.leaving.leave)
+        if self._waiting is not None:
             self._waiting.cancel()
         elif self._main is not None:  # it is still starting
             self._main.cancel()

@@ -26,6 +26,7 @@ from classifier.models.scripted import ScriptedModel
 from classifier.playbook import Outbox, Playbook, Review, Webhook
 from classifier.questions import Choice, Questions
 from classifier.review_rules import ReviewRules
+from classifier.temporal.leaving import Leaving
 from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from worker import WORKFLOW_MODULES
 from workflows.dead_letters import DeadLetterOrder
@@ -116,6 +117,7 @@ async def triaging(
     async with httpx.AsyncClient() as http:
         delivery = DeliveryActivities(resolved, store, home=home, client=http, environ=environ)
         dead_letters = DeadLetterActivities(store)
+        leaving = Leaving()
         async with Worker(
             client,
             task_queue=queue,
@@ -130,9 +132,13 @@ async def triaging(
             ],
             plugins=[ClassifierPlugin(resolved, decisions or store)],
             workflow_runner=with_passthrough(WORKFLOW_MODULES)(None),
+            interceptors=[leaving],
             **options,
         ):
-            yield
+            try:
+                yield
+            finally:
+                leaving.leave()
 
 
 def event(number: str, text: Any = "my card does not work") -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import CancelledError
 
 from classifier.audit.memory import MemoryStore
 from classifier.temporal.leaving import WORKER_LEFT, Leaving
+from commands.serve import _Stop
 from tests.classifier.temporal.letters import always, answer, app, over_http, start, until
 from tests.classifier.temporal.project.worker import worker
 from tests.classifier.temporal.project.workflows import SortLetter
@@ -60,3 +64,16 @@ async def test_a_stop_of_the_run_stays_a_stop(client: Client, queue: str) -> Non
         with pytest.raises(WorkflowFailureError) as ended:
             await handle.result()
     assert isinstance(ended.value.cause, CancelledError)
+
+
+async def test_a_command_that_is_told_once_leaves_after_the_grace_by_itself() -> None:
+    async def watching() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    stop = _Stop(grace=timedelta(seconds=0.05))
+    asyncio.get_running_loop().call_soon(stop.signalled)
+    await stop.asked_for(watching())
+    assert not stop.leaving._left
+    async with asyncio.timeout(5):
+        while not stop.leaving._left:
+            await asyncio.sleep(0.01)
