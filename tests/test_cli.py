@@ -7,6 +7,7 @@ import os
 import socket
 from asyncio.subprocess import PIPE
 from collections.abc import Generator
+from importlib.metadata import version
 from pathlib import Path
 from typing import cast
 
@@ -49,6 +50,11 @@ def nowhere() -> Generator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def test_it_says_which_version_it_is(home: Path) -> None:
+    finished = await run("--version", environ=environment(home))
+    assert (finished.code, finished.output) == (0, f"temporal-classifier {version('temporal-classifier')}\n")
 
 
 async def test_the_help_of_every_command_has_an_example(home: Path) -> None:
