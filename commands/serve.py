@@ -80,7 +80,7 @@ def _say_guards(console: Console, app: ResolvedApp) -> None:
 class _Stop:
     """What signals ask for: first to stop when calls in flight have ended, then to stop at once.
 
-    The SDK gives up what has not ended after its grace, but now and then forgets to tell it; so this does.
+    The SDK cancels what has not ended after its grace, but was seen to miss an activity; so this does it too.
     """
 
     def __init__(self, grace: timedelta = GRACE + _FOR_THE_SDK) -> None:

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays; going through it again and again would be a tenth of all work."""
+    """What is loaded by now stays; going through it again and again would be a fourteenth of all work."""
     gc.collect()
     gc.freeze()
 
