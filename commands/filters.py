@@ -122,7 +122,7 @@ def moment(text: str, now: datetime | None = None) -> datetime:
         return datetime.fromisoformat(text)
     try:
         return (now or datetime.now(UTC)) - age(text)
-    except (ConfigurationError, OverflowError) as error:
+    except ConfigurationError as error:
         raise ConfigurationError(
             f"{text!r} is no time; write 2026-11-02T08:00:00Z or an age such as 7d"
         ) from error

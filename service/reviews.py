@@ -239,7 +239,7 @@ def _query_of(given: Mapping[str, str]) -> ReviewQuery:
     if older_than is not None:
         try:
             before = datetime.now(UTC) - age(older_than)
-        except (ConfigurationError, OverflowError) as error:
+        except ConfigurationError as error:
             raise malformed(f"older_than: {error}") from None
     return ReviewQuery(playbook=given.get("playbook"), queue=given.get("queue"), before=before)
 

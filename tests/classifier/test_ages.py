@@ -21,7 +21,7 @@ def test_a_number_and_its_unit_are_a_length_of_time() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "1 d", "1234567d", "٣d", "1y"])
+@pytest.mark.parametrize("text", ["", "7", "d", "-1d", "1.5h", "1 d", "1234567d", "٣d", "1y", "999999w"])
 def test_what_is_none_is_repeated_with_examples(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         age(text)
