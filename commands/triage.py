@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from classifier.audit.history import History
@@ -193,14 +193,13 @@ class TriageRun:
         """Runs of an earlier time that was cut short; this time they are followed to their end."""
         known = await self._history.settled(self._tenant, repeats)
         unsettled = sorted(run for run in repeats if run not in known or not _is_settled(known[run]))
-        described = await asyncio.gather(*(self._status_of(run) for run in unsettled))
-        running = WorkflowExecutionStatus.RUNNING
-        return {run for run, status in zip(unsettled, described, strict=True) if status == running}
+        described = await asyncio.gather(*map(self._described, unsettled))
+        return {run.id for run in described if run and run.status == WorkflowExecutionStatus.RUNNING}
 
-    async def _status_of(self, workflow_id: str) -> WorkflowExecutionStatus | None:
+    async def _described(self, workflow_id: str) -> WorkflowExecutionDescription | None:
         """None where Temporal has forgotten the run."""
         try:
-            return (await self._client.get_workflow_handle(workflow_id).describe()).status
+            return await self._client.get_workflow_handle(workflow_id).describe()
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return None
@@ -236,14 +235,17 @@ class TriageRun:
             return
         self._moved = time.monotonic()
         followed = sorted(self._open)
-        described = await asyncio.gather(*(self._status_of(run) for run in followed))
+        described = await asyncio.gather(*map(self._described, followed))
         good = {WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED}
-        lost = [run for run, status in zip(followed, described, strict=True) if status not in good]
+        alive = {run.id: run.task_queue for run in described if run and run.status in good}
+        lost = [run for run in followed if run not in alive]
         if lost:
             raise RunsEndedError(f"{len(lost)} runs ended without a delivery, the first is {lost[0]}")
+        first = followed[0]
         self._tell(
-            f"{len(followed)} events are under way and nothing has moved for {self._patience:.0f} s; does a"
-            " worker run, and do its models answer? After Ctrl-C the same command goes on with them"
+            f"{len(followed)} events are under way and nothing has moved for {self._patience:.0f} s,"
+            f" the first is {first} on task queue {alive[first]!r}; does a worker poll that, with this database, and do"
+            " its models answer? After Ctrl-C the same command goes on with them"
         )
 
 

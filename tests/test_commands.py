@@ -22,11 +22,13 @@ from tests.servers import Answer, Server
 ROUTED = [f"invoice {number}" for number in range(7)]
 UNSURE = [f"an unsure one, {number}" for number in range(3)]
 REFUSED = "a broken card"
+SOURCE = f"commands-{uuid.uuid4()}"
+"""Nobody else's on the server that all tests share."""
 pytestmark = pytest.mark.slow
 
 
 def event(name: str, data: object) -> bytes:
-    body = {"specversion": "1.0", "id": name, "source": "made-up", "type": "test", "data": data}
+    body = {"specversion": "1.0", "id": name, "source": SOURCE, "type": "test", "data": data}
     return json.dumps(body).encode()
 
 

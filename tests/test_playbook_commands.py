@@ -77,7 +77,7 @@ def checked(project: Path, *command: str) -> str:
 
 
 def letter(kind: str, sure: float) -> bytes:
-    body = {"specversion": "1.0", "id": f"{kind} {sure}", "source": "made-up", "type": kind}
+    body = {"specversion": "1.0", "id": f"{kind} {sure}", "source": "letters", "type": kind}
     return json.dumps({**body, "data": {"text": f"a letter {sure}"}}).encode() + b"\n"
 
 

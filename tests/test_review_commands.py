@@ -18,14 +18,15 @@ pytestmark = pytest.mark.slow
 GIVEN = ("an unsure one, 1", "an unsure one, 2")
 
 
-def tickets() -> bytes:
-    whole = {"specversion": "1.0", "source": "made-up", "type": "test"}
+def tickets(source: str) -> bytes:
+    whole = {"specversion": "1.0", "source": source, "type": "test"}
     return b"\n".join(json.dumps({**whole, "id": text, "data": {"text": text}}).encode() for text in GIVEN)
 
 
 @pytest.fixture
 async def environ(postgres_server: PostgresServer, temporal_address: str) -> AsyncGenerator[dict[str, str]]:
     """Two events wait, and a worker runs."""
+    queue = f"queue-{uuid.uuid4()}"
     with state_folder() as home:
         async with postgres_server.database() as url:
             environ = environment(
@@ -33,14 +34,14 @@ async def environ(postgres_server: PostgresServer, temporal_address: str) -> Asy
                 TEMPORAL_ADDRESS=temporal_address,
                 DATABASE_URL=url,
                 CLASSIFIER_HASH_KEY="only-for-tests",
-                CLASSIFIER_TASK_QUEUE=f"queue-{uuid.uuid4()}",
+                CLASSIFIER_TASK_QUEUE=queue,
                 CLASSIFIER_APP="tests.apps.tickets:app",
                 HOOK_URL="http://127.0.0.1:9/",
                 HOOK_TOKEN="sk-test-123",
             )
             async with started("worker", environ=environ) as worker:
                 await worker.said("stop with Ctrl-C")
-                done = await run("triage", "-", "--json", environ=environ, given=tickets())
+                done = await run("triage", "-", "--json", environ=environ, given=tickets(queue))
                 assert done.json["reviews"] == len(GIVEN), done.errors
                 yield environ
 

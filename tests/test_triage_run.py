@@ -15,8 +15,12 @@ from tests.workflows.test_subjects import NoProgress
 from tests.workflows.tickets import always, app, says
 from workflows.events import by_type
 from workflows.intake import Intake
+from workflows.messages import triage_workflow_id
 
-EVENT = {"specversion": "1.0", "id": "1", "source": "made-up", "type": "test", "data": {"text": "hello"}}
+
+def event(source: str) -> bytes:
+    body = {"specversion": "1.0", "id": "1", "source": source, "type": "test", "data": {"text": "hello"}}
+    return json.dumps(body).encode()
 
 
 async def test_events_that_nobody_works_on_are_said_to_be_under_way_and_are_waited_for(
@@ -35,7 +39,7 @@ async def test_events_that_nobody_works_on_are_said_to_be_under_way_and_are_wait
             tell=told.put_nowait,
             patience=0.3,
         )
-        running = asyncio.create_task(run.run([json.dumps(EVENT).encode()]))
+        running = asyncio.create_task(run.run([event(queue)]))
         async with asyncio.timeout(30):
             line = await told.get()
         assert not running.done()
@@ -43,4 +47,6 @@ async def test_events_that_nobody_works_on_are_said_to_be_under_way_and_are_wait
         with pytest.raises(asyncio.CancelledError):
             await running
     await store.aclose()
+    run_id = triage_workflow_id("acme", queue, "1")
     assert line.startswith("1 events are under way and nothing has moved for")
+    assert f"the first is {run_id} on task queue {queue!r};" in line
