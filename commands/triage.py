@@ -244,8 +244,8 @@ class TriageRun:
         first = followed[0]
         self._tell(
             f"{len(followed)} events are under way and nothing has moved for {self._patience:.0f} s,"
-            f" the first is {first} on task queue {alive[first]!r}; does a worker poll that, with this database, and do"
-            " its models answer? After Ctrl-C the same command goes on with them"
+            f" the first is {first} on task queue {alive[first]!r}; does a worker poll that,"
+            " with this database, and do its models answer? After Ctrl-C the same command goes on with them"
         )
 
 
