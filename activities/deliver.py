@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from classifier.errors import ClassifierError, ConfigurationError
 from classifier.models.http_errors import retry_after
 from classifier.playbook import Destination, Outbox, StartWorkflow, Webhook
 from classifier.temporal.failures import as_application_error
+from classifier.temporal.heartbeat import earlier_progress, heartbeating
 from classifier.values import JSON, canonical_json
 from classifier.webhook_signing import secrets_in, signatures
 
@@ -41,7 +43,11 @@ CAUSED_BY = "causedby"
 _TRY_AGAIN = {408, 409, 425, 429}
 """409 is what a receiver says that is still at work on an earlier attempt with this key."""
 _PROMPT = timedelta(seconds=5)
-"""Far below an attempt's time limit, so that the next attempt cannot have begun."""
+"""Below the silence that is taken for death, so that the next attempt cannot have begun."""
+_FOR_THE_BODY = 1.0
+"""Seconds."""
+_SHORT_BODY = 65_536
+"""Bytes."""
 
 
 class DeliveryActivities:
@@ -80,9 +86,9 @@ class DeliveryActivities:
                     f"playbook {delivery.playbook!r} has no destination for route {delivery.route!r}"
                 )
             name = _name_of(destination)
-            event = _delivered(delivery, name)
-            await self._hand_over(destination, delivery, str(event.event_id))
-            await self._record(delivery, event)
+            event = _event_of(delivery, name)
+            async with heartbeating(earlier_progress()):
+                await _unstopped(self._delivered(destination, delivery, event))
         except ClassifierError as error:
             raise counted(as_application_error(error)) from None
         return Delivered(name, str(event.event_id))
@@ -102,6 +108,10 @@ class DeliveryActivities:
             "reason": review.reason,
         }
         await keep(self._store, _after("review", review, review.by, facts))
+
+    async def _delivered(self, destination: Destination, delivery: Delivery, event: HistoryEvent) -> None:
+        await self._hand_over(destination, delivery, str(event.event_id))
+        await self._record(delivery, event)
 
     async def _hand_over(self, destination: Destination, delivery: Delivery, key: str) -> None:
         body: dict[str, JSON] = {
@@ -128,12 +138,16 @@ class DeliveryActivities:
             **self._authorization(webhook),
             **self._signature(webhook, key, content),
         }
+        request = self._client.build_request(
+            "POST", webhook.url, content=content, headers=headers, timeout=webhook.timeout
+        )
         try:
-            response = await self._client.post(
-                webhook.url, content=content, headers=headers, timeout=webhook.timeout
-            )
-        except httpx.TransportError as error:
+            async with asyncio.timeout(webhook.timeout):
+                response = await self._client.send(request, stream=True)
+        except (httpx.TransportError, TimeoutError) as error:
             raise unavailable(f"the webhook did not answer ({type(error).__name__})") from None
+        async with contextlib.aclosing(response):
+            await _emptied(response)
         if not response.is_success:
             raise _refused(response)
 
@@ -167,7 +181,7 @@ def _after(
     return happened(kind, facts, tenant=about.tenant, at=about.at, actor=actor, decision_id=about.decision_id)
 
 
-def _delivered(delivery: Delivery, destination: str) -> HistoryEvent:
+def _event_of(delivery: Delivery, destination: str) -> HistoryEvent:
     """What is on record once it went out; its id is the key, the same when the delivery is replayed."""
     facts: dict[str, JSON] = {"route": delivery.route, "destination": destination}
     event = _after("delivery", delivery, delivery.decided_by, facts)
@@ -175,6 +189,33 @@ def _delivered(delivery: Delivery, destination: str) -> HistoryEvent:
         return event
     place = (event.workflow_id, event.run_id, f"delivery-{delivery.number}")
     return replace(event, event_id=event_id_of(delivery.tenant, "delivery", *place))
+
+
+async def _unstopped(work: Coroutine[None, None, None]) -> None:
+    """Goes on although the run is stopped, so that what the receiver has is on record.
+
+    Only a worker that leaves, or an attempt that another one follows, cuts it off.
+    """
+    task = asyncio.ensure_future(work)
+    while True:
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            details = activity.cancellation_details()
+            if task.done() or details is None or not (details.cancel_requested or details.not_found):
+                task.cancel()
+                raise
+
+
+async def _emptied(response: httpx.Response) -> None:
+    """Reads a short body, so that its connection serves again; the status alone says what became of it."""
+    length = 0
+    with contextlib.suppress(httpx.TransportError, TimeoutError):
+        async with asyncio.timeout(_FOR_THE_BODY):
+            async for chunk in response.aiter_raw():
+                length += len(chunk)
+                if length > _SHORT_BODY:
+                    return
 
 
 async def _appended(file: Path, key: str, body: dict[str, JSON], seen: int) -> None:

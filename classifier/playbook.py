@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from classifier.addresses import web_address
 from classifier.answers import Answers
 from classifier.classifier import Classifier
 from classifier.decision import Branch
@@ -25,6 +26,8 @@ from classifier.webhook_signing import secrets_in
 
 A = TypeVar("A", bound=Answers)
 
+LONGEST_ANSWER = 240.0
+"""Seconds that a webhook may be given; an attempt to deliver has more."""
 MAX_REASON = 100
 TEXT_KEYS = ("text", "body", "message", "content")
 
@@ -63,7 +66,7 @@ class Webhook:
     Attributes:
         url: Where to post.
         token_variable: Name of the environment variable that holds a bearer token; None sends none.
-        timeout: Seconds for one attempt.
+        timeout: Seconds until it has answered, at most 240; then Temporal tries again.
         secret_variable: Name of the environment variable that holds the secret to sign with, as Standard
             Webhooks has it, or several while they change; None signs nothing.
     """
@@ -72,6 +75,13 @@ class Webhook:
     token_variable: str | None = None
     timeout: float = 10.0
     secret_variable: str | None = None
+
+    def problems(self) -> Iterable[str]:
+        """What is wrong with it, one sentence each; repeats no address, which may hold a secret."""
+        if web_address(self.url) is None:
+            yield "a webhook's url must begin with http:// or https:// and name a host"
+        if not 0 < self.timeout <= LONGEST_ANSWER:
+            yield f"a webhook's timeout must be more than 0 and at most {LONGEST_ANSWER:.0f} seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +194,7 @@ class Playbook(Generic[A]):
             yield "a playbook's id must not be blank"
         if not self.routes:
             yield f"playbook {self.id!r} has no routes"
-        for route in self.routes:
-            if self.destination(route) is None:
-                yield f"playbook {self.id!r} has no destination for route {route!r}; add it, or '*' for all"
-        for route in self.destinations:
-            if route != "*" and route not in self.routes:
-                yield f"playbook {self.id!r} delivers {route!r}, which is not one of its routes"
+        yield from self._destination_problems()
         together = self.coalescing
         if together is not None and not timedelta(0) < together.quiet <= together.longest:
             yield f"playbook {self.id!r} coalesces: quiet must be more than nothing and at most longest"
@@ -211,6 +216,17 @@ class Playbook(Generic[A]):
                     secrets_in(destination.secret_variable, environ.get(destination.secret_variable))
                 except ConfigurationError as error:
                     yield f"playbook {self.id!r}: {error}"
+
+    def _destination_problems(self) -> Iterable[str]:
+        for route in self.routes:
+            if self.destination(route) is None:
+                yield f"playbook {self.id!r} has no destination for route {route!r}; add it, or '*' for all"
+        for route in self.destinations:
+            if route != "*" and route not in self.routes:
+                yield f"playbook {self.id!r} delivers {route!r}, which is not one of its routes"
+        for destination in dict.fromkeys(self.destinations.values()):
+            if isinstance(destination, Webhook):
+                yield from (f"playbook {self.id!r}: {problem}" for problem in destination.problems())
 
     async def _routed(self, answers: Any) -> str | Review:
         try:

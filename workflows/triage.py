@@ -46,6 +46,7 @@ from workflows.options import (
     DELIVERY_ATTEMPT,
     DELIVERY_OVERALL,
     DELIVERY_RETRY,
+    DELIVERY_SILENCE,
     RECORD_ATTEMPT,
     RECORD_RETRY,
 )
@@ -292,6 +293,7 @@ class TriageWorkflow(DeadLetters):
                 result_type=Delivered,
                 start_to_close_timeout=DELIVERY_ATTEMPT,
                 schedule_to_close_timeout=DELIVERY_OVERALL,
+                heartbeat_timeout=DELIVERY_SILENCE,
                 retry_policy=DELIVERY_RETRY,
             )
         except ActivityError as error:

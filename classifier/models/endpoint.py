@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NoReturn, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
+from classifier.addresses import web_address
 from classifier.models.http_errors import COMMON_CODES, CodeTable
 
 _REQUEST_ID_HEADERS = ("x-typesafe-request-id", "x-request-id")
@@ -222,12 +223,8 @@ def _sendable(endpoint: Endpoint, name: str) -> bool:
 def _address_fault(address: str | None, named: str) -> str | None:
     if not address:
         return f"an address is needed; set {named}"
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable, parts = False, urlsplit("")
-    if not usable:
+    parts = web_address(address)
+    if parts is None:
         return f"the address in {named} is not an http or https URL"
     if parts.username is not None or parts.query or parts.fragment:
         return f"the address in {named} must be without user, query and fragment; a key has its own place"

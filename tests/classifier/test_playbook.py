@@ -10,7 +10,7 @@ import pytest
 from classifier.answers import Answers, BooleanAnswer, ChoiceAnswer, Refusal
 from classifier.decision import Branch
 from classifier.errors import ConfigurationError, ModelUnavailable, PolicyError
-from classifier.playbook import Outbox, Playbook, Review
+from classifier.playbook import Outbox, Playbook, Review, Webhook
 from classifier.questions import Choice, Questions
 
 
@@ -142,6 +142,21 @@ async def test_a_reason_is_a_short_code(reason: str) -> None:
             "no destination for route 'question'",
         ),
         ({"destinations": {"*": Outbox("x"), "bugs": Outbox("x")}}, "delivers 'bugs', which is not one"),
+        *(
+            ({"destinations": {"*": Webhook(url)}}, "must begin with http:// or https:// and name a host")
+            for url in (
+                "",
+                "hooks.example.com/x",
+                "ftp://example.com",
+                "https://",
+                "http://[",
+                "http://h:99999",
+            )
+        ),
+        *(
+            ({"destinations": {"*": Webhook("https://example.com", timeout=seconds)}}, "at most 240 seconds")
+            for seconds in (0, -1, 241, float("nan"), float("inf"))
+        ),
     ],
 )
 def test_a_playbook_that_cannot_work_says_why(fields: dict[str, Any], problem: str) -> None:

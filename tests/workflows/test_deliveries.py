@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 from temporalio import workflow
-from temporalio.client import Client
+from temporalio.api.enums.v1 import TimeoutType
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.worker import Worker
@@ -26,9 +28,11 @@ from classifier.audit.memory import MemoryStore
 from classifier.audit.records import HistoryEvent
 from classifier.errors import ConfigurationError, StoreUnavailable
 from classifier.playbook import Destination, StartWorkflow, Webhook
-from tests.servers import Answer, Server
+from tests.processes import environment, started, state_folder
+from tests.servers import Answer, Call, Hang, Raw, Server
 from tests.workflows.tickets import (
     ENVIRON,
+    TOKEN,
     always,
     answer,
     app,
@@ -42,6 +46,7 @@ from workflows.dead_letters import DROP, fault_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
+STARTED = "activity_task_started_event_attributes"
 AT = "2026-11-30T09:00:00+00:00"
 WITH_SECRETS = {**ENVIRON, "HOOK_SECRET": f"{SECRET}, {OLD_SECRET}"}
 
@@ -99,6 +104,34 @@ class Forgetful(MemoryStore):
             self.failures += 1
             raise StoreUnavailable("gone, for this test")
         await super().record_events(events)
+
+
+class Dripping:
+    """A webhook that begins to answer and never comes to the end of it; the second time it does."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.calls += 1
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n")
+        while self.calls == 1 and not writer.is_closing():
+            writer.write(b"x-more: y\r\n")
+            await asyncio.sleep(0.05)
+        writer.write(b"\r\n")
+        writer.close()
 
 
 async def test_a_route_to_a_workflow_starts_it_once_by_type_and_queue_with_what_a_webhook_gets(
@@ -195,6 +228,103 @@ async def test_what_ran_out_of_time_says_what_the_last_attempt_met_and_how_many_
             )
         assert (code, attempts, status) == ("DELIVERY_UNAVAILABLE", len(hook.calls), 503)
         assert len(hook.calls) > 1
+
+
+async def test_a_webhook_that_answers_byte_by_byte_is_given_up_in_its_time_and_asked_again(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    async with (
+        Dripping() as hook,
+        triaging(client, leading_to(Webhook(hook.url, timeout=0.5)), MemoryStore(), queue, tmp_path),
+    ):
+        assert (await (await start(client, queue, event("1"))).result()).state == "delivered"
+    assert hook.calls == 2
+
+
+async def test_a_webhook_that_took_it_need_not_finish_what_it_says(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    endless = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"
+    broken = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\noops"
+    replies = [Hang(endless), Hang(endless + b"x" * 1_000_000), Raw(endless), Raw(broken)]
+    async with (
+        Server(replies) as hook,
+        triaging(client, leading_to(Webhook(hook.url)), MemoryStore(), queue, tmp_path),
+    ):
+        for number in range(len(replies)):
+            status = await (await start(client, queue, event(str(number)))).result()
+            assert status.state == "delivered"
+
+
+async def test_a_delivery_under_way_ends_and_is_on_record_although_its_run_is_stopped(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    stopped = asyncio.Event()
+
+    async def reply(call: Call) -> Answer:
+        await stopped.wait()
+        await asyncio.sleep(1.5)  # longer than it takes a heartbeat to hear of the stop
+        return Answer()
+
+    store = MemoryStore()
+    async with (
+        Server(reply) as hook,
+        triaging(client, leading_to(Webhook(hook.url)), store, queue, tmp_path),
+    ):
+        handle = await start(client, queue, event("1"))
+        await hook.asked.wait()
+        await handle.cancel()
+        with pytest.raises(WorkflowFailureError):
+            await handle.result()
+        stopped.set()
+        async with asyncio.timeout(30):
+            while len(store.history) < 2:
+                await asyncio.sleep(0.05)
+    assert [each.kind for each in store.history.values()] == ["stop", "delivery"]
+    assert len(hook.calls) == 1
+
+
+async def test_a_worker_that_leaves_gives_a_delivery_back_at_once(
+    client: Client, queue: str, tmp_path: Path
+) -> None:
+    async with Server([Hang(), Answer()]) as hook:
+        declared = leading_to(Webhook(hook.url, timeout=200))
+        async with asyncio.timeout(60):
+            async with triaging(client, declared, MemoryStore(), queue, tmp_path):
+                handle = await start(client, queue, event("1"))
+                await hook.asked.wait()
+            async with triaging(client, declared, MemoryStore(), queue, tmp_path):
+                assert (await handle.result()).state == "delivered"
+
+
+@pytest.mark.slow
+async def test_a_delivery_whose_worker_was_killed_is_found_by_its_silence_and_made_again(
+    client: Client, temporal_address: str, queue: str, database_url: str
+) -> None:
+    with state_folder() as home:
+        async with Server([Hang(), Answer()]) as hook:
+            environ = environment(
+                home,
+                TEMPORAL_ADDRESS=temporal_address,
+                DATABASE_URL=database_url,
+                CLASSIFIER_HASH_KEY="only-for-tests",
+                CLASSIFIER_TASK_QUEUE=queue,
+                CLASSIFIER_APP="tests.apps.tickets:app",
+                HOOK_URL=hook.url,
+                HOOK_TOKEN=TOKEN,
+            )
+            async with started("worker", environ=environ) as worker:
+                await worker.said("worker polls")
+                handle = await start(client, queue, event("1", "a broken card"))
+                await hook.asked.wait()
+                await worker.killed()
+            async with started("worker", environ=environ):
+                assert (await handle.result()).state == "delivered"
+    began = [each async for each in handle.fetch_history_events() if each.HasField(STARTED)][-1]
+    failure = began.activity_task_started_event_attributes.last_failure.timeout_failure_info
+    assert failure.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+    first, second = hook.calls
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
 
 
 @pytest.mark.parametrize(
