@@ -35,7 +35,7 @@ from tests.classifier.audit.examples import KEY
 from tests.classifier.temporal.letters import app, asked
 from tests.classifier.temporal.project.worker import worker
 from tests.classifier.temporal.project.workflows import Decide
-from tests.processes import descendants, state_folder, until
+from tests.processes import state_folder, until
 
 RUNS, EACH = 50, 10
 KILL_AT = (100, 300)
@@ -85,11 +85,10 @@ class Database:
     async def kill(self) -> None:
         """SIGKILL for every process of the server, as when the power goes."""
         port = str(sa.make_url(self.url).port)
-        [postmaster] = [
-            each
-            for each in descendants(psutil.Process().pid)
-            if each.name() == "postgres" and port in each.cmdline()
-        ]
+        children = (
+            psutil.Process().children()
+        )  # a backend that was just forked has its postmaster's command line
+        [postmaster] = [each for each in children if each.name() == "postgres" and port in each.cmdline()]
         servers = [postmaster, *postmaster.children(recursive=True)]
         for server in servers:
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -1,4 +1,4 @@
-"""The project's worker: the plugin, and nothing else that it would not have anyway."""
+"""The project's worker: the plugin, and its own workflows loaded once for all runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from temporalio.worker import Worker
 
 from classifier.app import App
 from classifier.audit.store import DecisionStore
-from classifier.temporal.plugin import ClassifierPlugin
+from classifier.temporal.plugin import ClassifierPlugin, with_passthrough
 from tests.classifier.temporal.project.activities import file_away
 from tests.classifier.temporal.project.workflows import (
     Decide,
@@ -26,12 +26,13 @@ WORKFLOWS = [Decide, GuardChild, GuardInTime, GuardMessages, GuardOneByOne, Sort
 
 
 def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:
-    """A worker for the queue."""
+    """A worker for the queue; with `SandboxedWorkflowRunner()` as its runner it is what the plugin alone makes."""
+    once = with_passthrough((file_away.__module__, Decide.__module__))(None)
     return Worker(
         client,
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=[file_away],
         plugins=[ClassifierPlugin(app.resolve({}), store)],
-        **options,
+        **{"workflow_runner": once, **options},
     )
