@@ -12,6 +12,7 @@ from rich.console import Console
 
 from classifier.app import ResolvedApp
 from classifier.errors import ConfigurationError
+from classifier.judging import LONGEST_END
 from classifier.temporal.leaving import Leaving
 from commands.guards import guards
 from commands.housekeeping import housekeeping
@@ -20,6 +21,8 @@ from commands.signals import taking
 from worker import GRACE, Settings, app_of, opened, working
 
 _FOR_THE_SDK = timedelta(seconds=2)
+LAST = timedelta(seconds=LONGEST_END + 5)
+"""What is cut off may still record; a worker that has not ended by then does not end by itself."""
 STOPPING = f"stopping; calls in flight have {GRACE.seconds} s, being told again cuts them off"
 
 
@@ -80,12 +83,14 @@ def _say_guards(console: Console, app: ResolvedApp) -> None:
 class _Stop:
     """What signals ask for: first to stop when calls in flight have ended, then to stop at once.
 
-    The SDK cancels what has not ended after its grace, but was seen to miss an activity; so this does it too.
+    The SDK cancels what has not ended after its grace, but was seen to miss an activity, and to wait for ever
+    when all its tasks had ended; so this cuts off what is left, and at last the waiting.
     """
 
-    def __init__(self, grace: timedelta = GRACE + _FOR_THE_SDK) -> None:
+    def __init__(self, grace: timedelta = GRACE + _FOR_THE_SDK, last: timedelta = LAST) -> None:
         self.leaving = Leaving()
         self._grace = grace.total_seconds()
+        self._last = last.total_seconds()
         self.asked = False
         self._waiting: asyncio.Future[None] | None = None
         self._main = asyncio.current_task()
@@ -93,14 +98,22 @@ class _Stop:
     def signalled(self) -> None:
         """A signal came."""
         if self.asked:
-            self.leaving.leave()
+            self._leave()
             return
-        asyncio.get_running_loop().call_later(self._grace, self.leaving.leave)
+        asyncio.get_running_loop().call_later(self._grace, self._leave)
         if self._waiting is not None:
             self._waiting.cancel()
-        elif self._main is not None:  # it is still starting
-            self._main.cancel()
+        else:  # it is still starting
+            self._cancel()
         self.asked = True
+
+    def _leave(self) -> None:
+        self.leaving.leave()
+        asyncio.get_running_loop().call_later(self._last, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
 
     def forget(self) -> None:
         """The cancel has done its work."""

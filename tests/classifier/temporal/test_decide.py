@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from classifier.answers import BooleanAnswer
 from classifier.app import App
@@ -55,6 +56,13 @@ async def decided(
 def only(store: MemoryStore) -> Decision:
     (decision,) = store.decisions.values()
     return decision
+
+
+async def test_a_worker_needs_the_plugin_and_nothing_else(client: Client, queue: str) -> None:
+    store = MemoryStore()
+    given, plain = asked("it crashes"), SandboxedWorkflowRunner()
+    result = await decided(client, queue, app(always()), store, given, workflow_runner=plain)
+    assert [each.decision_id for each in result.decisions] == [str(only(store).decision_id)]
 
 
 async def test_503_twice_and_then_an_answer_is_three_calls_and_one_decision(

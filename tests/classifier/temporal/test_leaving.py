@@ -77,3 +77,24 @@ async def test_a_command_that_is_told_once_leaves_after_the_grace_by_itself() ->
     async with asyncio.timeout(5):
         while not stop.leaving._left:
             await asyncio.sleep(0.01)
+
+
+async def test_a_worker_that_does_not_end_is_left_behind_and_the_rest_is_closed() -> None:
+    closed = False
+
+    async def command() -> None:
+        nonlocal closed
+        stop = _Stop(grace=timedelta(seconds=0.05), last=timedelta(seconds=0.05))
+        stop.signalled()
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:  # the signal, while it started
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                closed = stop.leaving._left
+
+    task = asyncio.create_task(command())
+    await asyncio.wait({task}, timeout=10)
+    assert task.cancelled()
+    assert closed

@@ -26,7 +26,7 @@ WORKFLOWS = [Decide, GuardChild, GuardInTime, GuardMessages, GuardOneByOne, Sort
 
 
 def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:
-    """A worker for the queue; with `SandboxedWorkflowRunner()` as its runner it is what the plugin alone makes."""
+    """A worker for the queue; given `SandboxedWorkflowRunner()` it has what the plugin makes, and no more."""
     once = with_passthrough((file_away.__module__, Decide.__module__))(None)
     return Worker(
         client,
