@@ -34,6 +34,7 @@ from classifier.audit.postgres import PostgresStore
 from classifier.audit.store import AuditStore
 from classifier.audit.upkeep import Upkeep
 from classifier.errors import ClassifierError, ConfigurationError
+from classifier.models.trust import trusted
 from classifier.temporal.codec import CodecKeys, Plaintext, encrypted, plaintext_from
 from classifier.temporal.deployment import promoting, version_from, versioned
 from classifier.temporal.leaving import Leaving
@@ -298,7 +299,7 @@ async def working(
     """
     settings = service.settings
     resolved = app.resolve(settings.environ, tracer=installed(attempt=_attempt))
-    async with httpx.AsyncClient(follow_redirects=False) as client:
+    async with httpx.AsyncClient(follow_redirects=False, verify=trusted()) as client:
         delivery = DeliveryActivities(
             resolved, service.store, home=settings.home, client=client, environ=settings.environ
         )

@@ -18,6 +18,7 @@ from classifier.messages import TextDelta
 from classifier.models.chat import OPENAI_URL
 from classifier.models.endpoint import Endpoint, Settings, Timeouts, resolve
 from classifier.models.http_errors import ErrorAnswer, error_codes, failure, retry_after
+from classifier.models.trust import trusted
 from classifier.models.wire import decode_json, short_text
 from classifier.values import JSON
 
@@ -148,7 +149,9 @@ def _connected(model: LanguageModel, environ: Mapping[str, str]) -> tuple[Settin
     settings = resolve(endpoint, environ, _named(model))
     if settings.problems:
         raise ConfigurationError("; ".join(settings.problems))
-    transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False, proxy=settings.proxy)
+    transport = openai.DefaultAsyncHttpxClient(
+        follow_redirects=False, trust_env=False, proxy=settings.proxy, verify=trusted()
+    )
     client = openai.AsyncOpenAI(
         base_url=settings.address,
         api_key=settings.secrets[0].reveal() if settings.secrets else "none",

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from tests.forked import Forked, fork
-from tests.tree import ROOT
+from tests.tree import NOBODYS_CA, ROOT
 
 PROGRAM = str(Path(sys.executable).with_name("classifier"))
 PATIENCE = 180.0
@@ -40,7 +40,8 @@ def state_folder() -> Generator[Path]:
 
 def environment(home: Path, **given: str) -> dict[str, str]:
     """Nothing of ours but the state folder and what is given."""
-    return {"PATH": os.defpath, "HOME": str(home), "CLASSIFIER_HOME": str(home), "COLUMNS": "120", **given}
+    ours = {"HOME": str(home), "CLASSIFIER_HOME": str(home)}
+    return {"PATH": os.defpath, "COLUMNS": "120", "SSL_CERT_FILE": NOBODYS_CA, **ours, **given}
 
 
 @dataclass(frozen=True, slots=True)

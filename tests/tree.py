@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+NOBODYS_CA = str(ROOT / "tests" / "data" / "nobodys_ca.pem")
+"""A certificate that signs nothing."""
 
 
 @lru_cache(maxsize=1)

@@ -28,6 +28,7 @@ from classifier.models.chat_codec import messages, read_answers, schema
 from classifier.models.endpoint import Endpoint, Settings, Timeouts, own_key_only, resolve
 from classifier.models.http_errors import COMMON_CODES, ErrorAnswer, error_codes, failure, retry_after
 from classifier.models.protocol import ALL_TYPES, DecisionRequest
+from classifier.models.trust import trusted
 from classifier.models.wire import (
     decode_json,
     read_list,
@@ -235,7 +236,9 @@ def _client(settings: Settings, timeouts: Timeouts) -> AsyncOpenAI:
     """A client that never retries, follows no redirect, and takes proxies from our settings only."""
     import openai  # noqa: PLC0415 - the extra `chat` may not be installed
 
-    transport = openai.DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False, proxy=settings.proxy)
+    transport = openai.DefaultAsyncHttpxClient(
+        follow_redirects=False, trust_env=False, proxy=settings.proxy, verify=trusted()
+    )
     key = settings.secrets[0].reveal() if settings.secrets else "none"
     return openai.AsyncOpenAI(
         base_url=settings.address,

@@ -37,11 +37,9 @@ and a loop that ends closes its own.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from http import HTTPStatus
 
 import aiohttp
@@ -68,6 +66,7 @@ from classifier.models.endpoint import (
 )
 from classifier.models.http_errors import COMMON_CODES, ErrorAnswer, error_codes, failure, retry_after
 from classifier.models.protocol import ALL_TYPES
+from classifier.models.trust import trusted
 from classifier.models.wire import decode_json, encode_json, short_text
 from classifier.questions import QuestionType
 from classifier.result import ResponseInfo
@@ -278,7 +277,7 @@ class HttpModel:
         The transport is used without a client around it: cookies, redirects and authentication flows are not
         wanted here, and cost a tenth of a call.
         """
-        context = _trust()
+        context = trusted()
         connector = aiohttp.TCPConnector(
             limit=self._endpoint.connections,
             keepalive_timeout=_KEEP_ALIVE,
@@ -289,12 +288,6 @@ class HttpModel:
         )
         proxy = None if self._settings.proxy is None else httpx.Proxy(self._settings.proxy)
         return AiohttpTransport(client=session, verify=context, proxy=proxy)
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """One for all models: reading the certificates takes longer than many calls."""
-    return httpx.create_ssl_context()
 
 
 class _Pool:
