@@ -35,6 +35,7 @@ _FORKING.set_forkserver_preload(
         "tests.classifier.temporal.chats",
         "tests.forked",
         "worker",
+        "tests.preloaded",  # the last one, since it takes all that is loaded
     ]
 )
 
