@@ -5,21 +5,13 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from agents import (
-    Agent,
-    InputGuardrailTripwireTriggered,
-    OutputGuardrailTripwireTriggered,
-    Runner,
-    SQLiteSession,
-)
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
-from classifier.adapters.openai_agents import input_guardrail, output_guardrail, stop_in
 from classifier.adapters.plain import Plain
 from classifier.adapters.tripwires import TripwirePlugin
 from classifier.audit.memory import MemoryStore
@@ -27,16 +19,33 @@ from classifier.decision import Tripwire
 from classifier.errors import ConfigurationError
 from classifier.temporal.plugin import CallerPlugin
 from classifier.temporal.workflow import tripwire_of
+from tests import late
 from tests.adapters.guards import app, ids, owners, rows
-from tests.adapters.openai_project import Project, agents_plugin, provider, working
-from tests.adapters.openai_workflows import Asked, Support, SupportByUpdate
 from tests.agents.llm import LLM, Reply, Wants
 from tests.agents.support import update
+
+if TYPE_CHECKING:
+    from agents import (
+        Agent,
+        InputGuardrailTripwireTriggered,
+        OutputGuardrailTripwireTriggered,
+        Runner,
+        SQLiteSession,
+    )
+
+    from classifier.adapters.openai_agents import input_guardrail, output_guardrail, stop_in
+    from tests.adapters.openai_project import Project, agents_plugin, provider, working
+    from tests.adapters.openai_workflows import Asked, Support, SupportByUpdate
 
 ANSWER: Reply = ["fine"]
 CALL: Reply = [Wants("look_up", {"card": "1"})]
 BAD_CALL: Reply = [Wants("look_up", {"card": "bad"})]
 BAD_ARGUMENTS = '{"card": "bad"}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def framework() -> None:
+    late.imports(globals())
 
 
 @contextlib.asynccontextmanager

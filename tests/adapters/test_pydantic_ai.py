@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, Worker
 
 from classifier.adapters.judge import Filtered
 from classifier.adapters.plain import Plain
-from classifier.adapters.pydantic_ai import Guardrails
 from classifier.audit.memory import MemoryStore
 from classifier.decision import Tripwire
 from classifier.errors import ConfigurationError
 from classifier.temporal.plugin import CallerPlugin, ClassifierPlugin
 from classifier.temporal.workflow import tripwire_of
 from classifier.verdict import Tripped
+from tests import late
 from tests.adapters.guards import app, failure_of, ids, owners, rows
-from tests.adapters.pydantic_agents import Desk, agent_with, guarded_by
-from tests.adapters.pydantic_workflows import Support
 from tests.agents.llm import LLM, Reply, Wants
+
+if TYPE_CHECKING:
+    from pydantic_ai.durable_exec.temporal import PydanticAIPlugin
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+
+    from classifier.adapters.pydantic_ai import Guardrails
+    from tests.adapters.pydantic_agents import Desk, agent_with, guarded_by
+    from tests.adapters.pydantic_workflows import Support
 
 ANSWER: Reply = ["fine"]
 CALL: Reply = [Wants("look_up", {"card": "1"})]
 BAD_CALL: Reply = [Wants("look_up", {"card": "bad"})]
 BAD_ARGUMENTS = '{"card":"bad"}'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def framework() -> None:
+    late.imports(globals())
 
 
 class Project:

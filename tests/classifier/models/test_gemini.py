@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from google.genai import decisions as vendor
-from google.genai.decisions import CreateDecisionRequest, CreateDecisionResponse
 
 from classifier.answers import BooleanAnswer, ChoiceAnswer, Refusal, ScoreAnswer
 from classifier.classifier import Classifier
@@ -27,8 +25,13 @@ from classifier.models.protocol import DecisionRequest
 from classifier.questions import Boolean, Choice, Question, Score
 from classifier.result import Usage
 from classifier.values import JSON, State
+from tests import late
 from tests.servers import Answer as HttpAnswer
 from tests.servers import Call, Server
+
+if TYPE_CHECKING:
+    from google.genai import decisions as vendor
+    from google.genai.decisions import CreateDecisionRequest, CreateDecisionResponse
 
 QUESTIONS: dict[str, Question] = {
     "unsafe": Boolean("Is it unsafe?", true="It threatens somebody"),
@@ -51,6 +54,11 @@ SEVERITY: dict[str, JSON] = {
 }
 USAGE: dict[str, JSON] = {"total_input_tokens": 80, "total_output_tokens": 0, "total_tokens": 80}
 KEY = "AIza-do-not-show"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def framework() -> None:
+    late.imports(globals())
 
 
 def response(unsafe: JSON = UNSAFE, route: JSON = ROUTE, severity: JSON = SEVERITY) -> dict[str, JSON]:
