@@ -13,7 +13,6 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer
 
 from classifier.adapters.plain import Plain
-from classifier.adapters.tripwires import TripwirePlugin
 from classifier.audit.memory import MemoryStore
 from classifier.decision import Tripwire
 from classifier.errors import ConfigurationError
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     )
 
     from classifier.adapters.openai_agents import input_guardrail, output_guardrail, stop_in
+    from classifier.adapters.tripwires import TripwirePlugin
     from tests.adapters.openai_project import Project, agents_plugin, provider, working
     from tests.adapters.openai_workflows import Asked, Support, SupportByUpdate
 
