@@ -10,7 +10,7 @@ import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -32,6 +32,11 @@ class PostgresServer:
     def __init__(self, url: str) -> None:
         self.url = url
         self._numbers = itertools.count(1)
+        self._engine = create_engine(url, role=None, timeout=30)
+
+    async def aclose(self) -> None:
+        """Closes its connection."""
+        await self._engine.dispose()
 
     def url_of(self, name: str) -> str:
         """The address of the database `name`."""
@@ -65,13 +70,9 @@ class PostgresServer:
 
     async def execute(self, statement: str) -> None:
         """Runs one statement outside a transaction."""
-        engine = create_engine(self.url, role=None, timeout=30)
-        try:
-            async with engine.connect() as connection:
-                await connection.execution_options(isolation_level="AUTOCOMMIT")
-                await connection.execute(sa.text(statement))
-        finally:
-            await engine.dispose()
+        async with self._engine.connect() as connection:
+            await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await connection.execute(sa.text(statement))
 
 
 @asynccontextmanager
@@ -81,8 +82,8 @@ async def running_postgres() -> AsyncGenerator[PostgresServer]:
     try:
         async with Stack(home, temporal=False) as stack:
             assert stack.addresses.database_url is not None
-            server = PostgresServer(stack.addresses.database_url)
-            await server.prepare()
-            yield server
+            async with aclosing(PostgresServer(stack.addresses.database_url)) as server:
+                await server.prepare()
+                yield server
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -81,9 +81,10 @@ async def test_a_dump_restored_on_another_server_verifies_and_is_sealed_on_above
     dump = str(tmp_path / "history.dump")
     async with serving(old) as url:
         await upgrade(url)
-        await PostgresServer(url).execute(
-            f"DO $$ BEGIN FOR n IN 1..{AHEAD} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
-        )
+        async with aclosing(PostgresServer(url)) as server:
+            await server.execute(
+                f"DO $$ BEGIN FOR n IN 1..{AHEAD} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$"
+            )
         store = PostgresStore(url, hash_key=KEY)
         await record_all(store)
         await store.aclose()
