@@ -15,7 +15,7 @@ import httpx
 import pytest
 from standardwebhooks import Webhook as StandardWebhook
 from temporalio import workflow
-from temporalio.api.enums.v1 import TimeoutType
+from temporalio.api.enums.v1 import EventType, TimeoutType
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
@@ -29,7 +29,7 @@ from classifier.audit.records import HistoryEvent
 from classifier.errors import ConfigurationError, StoreUnavailable
 from classifier.playbook import Destination, StartWorkflow, Webhook
 from tests.processes import environment, started, state_folder
-from tests.servers import Answer, Call, Hang, Raw, Server
+from tests.servers import Answer, Call, Hang, Raw, Reply, Server
 from tests.workflows.tickets import (
     ENVIRON,
     TOKEN,
@@ -46,7 +46,7 @@ from workflows.dead_letters import DROP, fault_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
-STARTED = "activity_task_started_event_attributes"
+STARTED = EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED
 AT = "2026-11-30T09:00:00+00:00"
 WITH_SECRETS = {**ENVIRON, "HOOK_SECRET": f"{SECRET}, {OLD_SECRET}"}
 
@@ -246,7 +246,7 @@ async def test_a_webhook_that_took_it_need_not_finish_what_it_says(
 ) -> None:
     endless = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n"
     broken = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\noops"
-    replies = [Hang(endless), Hang(endless + b"x" * 1_000_000), Raw(endless), Raw(broken)]
+    replies: list[Reply] = [Hang(endless), Hang(endless + b"x" * 1_000_000), Raw(endless), Raw(broken)]
     async with (
         Server(replies) as hook,
         triaging(client, leading_to(Webhook(hook.url)), MemoryStore(), queue, tmp_path),
@@ -320,7 +320,7 @@ async def test_a_delivery_whose_worker_was_killed_is_found_by_its_silence_and_ma
                 await worker.killed()
             async with started("worker", environ=environ):
                 assert (await handle.result()).state == "delivered"
-    began = [each async for each in handle.fetch_history_events() if each.HasField(STARTED)][-1]
+    began = [each async for each in handle.fetch_history_events() if each.event_type == STARTED][-1]
     failure = began.activity_task_started_event_attributes.last_failure.timeout_failure_info
     assert failure.timeout_type == TimeoutType.TIMEOUT_TYPE_HEARTBEAT
     first, second = hook.calls
