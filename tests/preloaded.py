@@ -7,10 +7,11 @@ transport with the first client; and what is there already need not be gone thro
 from __future__ import annotations
 
 import gc
+import importlib
 
-import httpcore  # noqa: F401
 from temporalio.worker import _worker
 
+importlib.import_module("httpcore")
 _worker.load_default_build_id()
 gc.collect()
 gc.freeze()

@@ -27,12 +27,12 @@ WORKFLOWS = [Decide, GuardChild, GuardInTime, GuardMessages, GuardOneByOne, Sort
 
 def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:
     """A worker for the queue; given `SandboxedWorkflowRunner()` it has what the plugin makes, and no more."""
-    once = with_passthrough((file_away.__module__, Decide.__module__))(None)
+    options.setdefault("workflow_runner", with_passthrough((file_away.__module__, Decide.__module__))(None))
     return Worker(
         client,
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=[file_away],
         plugins=[ClassifierPlugin(app.resolve({}), store)],
-        **{"workflow_runner": once, **options},
+        **options,
     )
