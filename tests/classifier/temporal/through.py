@@ -23,6 +23,7 @@ from classifier.temporal.plugin import PURE_MODULES, RecordsBeforeClose, with_pa
 from classifier.temporal.workflow import tripwire_of
 from tests.classifier.conformance import Form, Observed, Setup
 from tests.classifier.plain import logged
+from tests.classifier.temporal.project.worker import ONCE
 from tests.classifier.temporal.project.workflows import Guarded, GuardMessages, Passed
 
 Came: TypeAlias = tuple[str, tuple[object, ...], Tripwire | None]
@@ -97,6 +98,6 @@ async def through_workflows(client: Client) -> AsyncGenerator[Through]:
         workflows=[GuardMessages],
         activities=[runner.decide, runner.record],
         interceptors=[RecordsBeforeClose()],
-        workflow_runner=with_passthrough(PURE_MODULES)(None),
+        workflow_runner=with_passthrough((*PURE_MODULES, *ONCE))(None),
     ):
         yield runner

@@ -23,11 +23,13 @@ from tests.classifier.temporal.project.workflows import (
 )
 
 WORKFLOWS = [Decide, GuardChild, GuardInTime, GuardMessages, GuardOneByOne, SortLetter, SortLong, SortMany]
+ONCE = (file_away.__module__, Decide.__module__)
+"""Loaded once for all runs, and not anew for each."""
 
 
 def worker(client: Client, app: App, store: DecisionStore, queue: str, **options: Any) -> Worker:
     """A worker for the queue; given `SandboxedWorkflowRunner()` it has what the plugin makes, and no more."""
-    options.setdefault("workflow_runner", with_passthrough((file_away.__module__, Decide.__module__))(None))
+    options.setdefault("workflow_runner", with_passthrough(ONCE)(None))
     return Worker(
         client,
         task_queue=queue,
