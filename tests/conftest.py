@@ -24,9 +24,8 @@ MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ENOUGH:
     tempfile.tempdir = str(MEMORY)  # a database is made and dropped in a tenth of the time there
 
-os.environ["SSL_CERT_FILE"] = (
-    NOBODYS_CA  # each client would read 150 certificates, for 50 ms; nobody speaks TLS
-)
+# Each client would read 150 certificates, for 50 ms.
+os.environ["SSL_CERT_FILE"] = NOBODYS_CA
 
 settings.register_profile(
     "busy machine", suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=50

@@ -20,6 +20,9 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Self, TypeAlias
 
+PAUSE = 0.05
+"""Seconds between two drops."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -69,7 +72,15 @@ class Hang:
     data: bytes = b""
 
 
-Reply: TypeAlias = Answer | Raw | Hang
+@dataclass(frozen=True, slots=True)
+class Drip:
+    """`data`, and then `drop` again and again, until the caller leaves."""
+
+    data: bytes
+    drop: bytes
+
+
+Reply: TypeAlias = Answer | Raw | Hang | Drip
 Script: TypeAlias = "Iterable[Reply] | Callable[[Call], Reply | Awaitable[Reply]]"
 
 
@@ -143,12 +154,16 @@ class Server:
     async def _answer(self, call: Call, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         try:
             reply = self._reply(call)
-            reply = reply if isinstance(reply, Answer | Raw | Hang) else await reply
+            reply = reply if isinstance(reply, Answer | Raw | Hang | Drip) else await reply
         except AssertionError as error:
             self.faults.append(str(error))
             reply = Answer({"fault": "see the server"}, status=500)
         writer.write(reply.encoded() if isinstance(reply, Answer) else reply.data)
         await writer.drain()
+        while isinstance(reply, Drip):  # until writing says that nobody reads any more
+            writer.write(reply.drop)
+            await writer.drain()
+            await asyncio.sleep(PAUSE)
         if isinstance(reply, Hang):
             await reader.read(1)
             self.left.set()

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
@@ -21,15 +21,16 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 from temporalio.worker import Worker
 
-from activities.deliver import DeliveryActivities
+from activities.deliver import _PROMPT, DeliveryActivities
 from activities.messages import DELIVER, Delivery
 from classifier.app import App
 from classifier.audit.memory import MemoryStore
 from classifier.audit.records import HistoryEvent
 from classifier.errors import ConfigurationError, StoreUnavailable
-from classifier.playbook import Destination, StartWorkflow, Webhook
+from classifier.playbook import LONGEST_ANSWER, Destination, StartWorkflow, Webhook
+from classifier.temporal.heartbeat import INTERVAL
 from tests.processes import environment, started, state_folder
-from tests.servers import Answer, Call, Hang, Raw, Reply, Server
+from tests.servers import Answer, Call, Drip, Hang, Raw, Reply, Server
 from tests.workflows.tickets import (
     ENVIRON,
     TOKEN,
@@ -43,6 +44,7 @@ from tests.workflows.tickets import (
     triaging,
 )
 from workflows.dead_letters import DROP, fault_of
+from workflows.options import DELIVERY_ATTEMPT, DELIVERY_SILENCE
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -104,34 +106,6 @@ class Forgetful(MemoryStore):
             self.failures += 1
             raise StoreUnavailable("gone, for this test")
         await super().record_events(events)
-
-
-class Dripping:
-    """A webhook that begins to answer and never comes to the end of it; the second time it does."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        self.calls += 1
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n")
-        while self.calls == 1 and not writer.is_closing():
-            writer.write(b"x-more: y\r\n")
-            await asyncio.sleep(0.05)
-        writer.write(b"\r\n")
-        writer.close()
 
 
 async def test_a_route_to_a_workflow_starts_it_once_by_type_and_queue_with_what_a_webhook_gets(
@@ -234,11 +208,16 @@ async def test_a_webhook_that_answers_byte_by_byte_is_given_up_in_its_time_and_a
     client: Client, queue: str, tmp_path: Path
 ) -> None:
     async with (
-        Dripping() as hook,
+        Server([Drip(b"HTTP/1.1 200 OK\r\n", b"x-more: y\r\n"), Answer()]) as hook,
         triaging(client, leading_to(Webhook(hook.url, timeout=0.5)), MemoryStore(), queue, tmp_path),
     ):
         assert (await (await start(client, queue, event("1"))).result()).state == "delivered"
-    assert hook.calls == 2
+    assert len(hook.calls) == 2
+
+
+def test_an_attempt_has_more_time_than_its_parts() -> None:
+    assert timedelta(seconds=LONGEST_ANSWER) < DELIVERY_ATTEMPT
+    assert timedelta(seconds=INTERVAL) < _PROMPT < DELIVERY_SILENCE < DELIVERY_ATTEMPT
 
 
 async def test_a_webhook_that_took_it_need_not_finish_what_it_says(
